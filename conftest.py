@@ -44,7 +44,7 @@ def own_modules() -> str:
 
     The code of a page runs as `docs_page`.
     """
-    names = ("floatsim", "floatsim_kernels", "benchmarks", "notebooks", "tests", "oracles", "conftest")
+    names = ("floatsim", "floatsim_kernels", "benchmarks", "notebooks", "studies", "tests", "oracles", "conftest")
     return rf"({'|'.join(names)}|docs_\w+)(\.|$)"
 
 

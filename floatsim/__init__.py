@@ -16,7 +16,7 @@ Each function has its own page, `help(fs.matmul)`. The names by topic:
 
 Numbers
     formats         FP64 FP32 TF32 FP16 BF16 E4M3 E5M2 E2M1 E8M0 ...; `print(fs.E4M3)` shows its parameters
-    custom formats  FloatFormat; as_format("e4m3") finds a format by name, named_formats() lists them
+    custom formats  FloatFormat; as_format("e4m3") finds a format by name, FORMATS has all of them
     FloatArray      array(values, "fp16"), from_codes, save, load; to_torch, to_jax
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
@@ -26,12 +26,13 @@ Numbers
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     functions       exp log sin tanh erf power rsqrt sigmoid gelu silu ...: correctly rounded
-    step by step    explain_add, explain_multiply, explain_fma: align, add, normalize, round, in words and bits
+    step by step    explain_add, explain_multiply, explain_fma: align, add, normalize, round, in words and bits;
+                    trace (every rounding of a dot product or a sum)
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
     descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
-                    as_accumulation (from text)
+                    as_accumulation (from text), ACCUMULATIONS (the names)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
                     identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
                     CPU)
@@ -48,7 +49,8 @@ More
     sweep           a function for every item of a grid, in processes or on other machines, as a table
     testing         assert_bit_equal, assert_max_ulp, assert_product ...: is a kernel correct, and if not, where?
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
-                    quantization (formats and schemes)
+                    quantization (formats and schemes), torch (an unmodified PyTorch model in a number format; it needs
+                    PyTorch), reference (the specification on exact integers)
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
 itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
@@ -63,7 +65,7 @@ __version__ = "0.1.0"
 _HOMES = {
     ".formats.format": (
         "BF16 E2M1 E2M3 E3M2 E3M4 E4M3 E4M3B11FNUZ E4M3FNUZ E4M3IEEE E5M2 E5M2FNUZ E8M0 FP16 FP32 FP64 TF32 "
-        "FloatFormat Specials as_format named_formats p3109"
+        "FORMATS FloatFormat Specials as_format named_formats p3109"
     ),
     ".formats.rounding": "DIVIDE_BY_ZERO INEXACT INVALID OVERFLOW UNDERFLOW FloatClass Overflow Rounding Tininess",
     "._warnings": "FloatsimWarning",
@@ -86,10 +88,11 @@ _HOMES = {
         "total_order unordered"
     ),
     ".accumulation": (
-        "Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree as_accumulation"
+        "ACCUMULATIONS Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree "
+        "as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
-    ".arrays.linalg": "dot explain_plan matmul",
+    ".arrays.linalg": "Part dot explain_plan matmul",
     ".arrays.einsum": "einsum",
     ".arrays.exchange": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
@@ -102,14 +105,16 @@ _HOMES = {
     ".analysis.exponents": "ExponentHistogram exponent_histogram",
     ".analysis.losses": "ConversionLosses conversion_losses",
     ".analysis.survey.survey": "survey",
+    ".analysis.sweeps": "SweepTable sweep",
+    ".analysis.trace.trace": "trace",
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
     ".quantization.calibration": "best_scale",
     ".operators.errors": "sensitivity",
     ".testing.identification": "identify",
-    ".testing.sweeps": "SweepTable sweep",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
     modules="datasets hardware njit operators plot quantization reference tensorcore testing training",
+    optional="torch",
 )

@@ -5,14 +5,14 @@ from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
     datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
-    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing,
+    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
     training as training,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
-    AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK, Strided,
-    TensorCore, Tree, as_accumulation,
+    ACCUMULATIONS, AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK,
+    Strided, TensorCore, Tree, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.equality import equal_shares
@@ -22,11 +22,13 @@ from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses, conversion_losses
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
+from floatsim.analysis.sweeps import SweepTable, sweep
+from floatsim.analysis.trace.trace import trace
 from floatsim.arrays.einsum import einsum
 from floatsim.arrays.events import record, scope
 from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, from_codes, load, save
-from floatsim.arrays.linalg import explain_plan
+from floatsim.arrays.linalg import Part, explain_plan
 from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
 from floatsim.arrays.projection import project
 from floatsim.arrays.random_stream import RandomStream, SeedLike
@@ -37,8 +39,8 @@ from floatsim.arrays.ulps import Kind
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
-    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FP16, FP32, FP64,
-    FloatFormat, Specials, TF32, as_format, named_formats, p3109,
+    BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FORMATS, FP16, FP32,
+    FP64, FloatFormat, Specials, TF32, as_format, named_formats, p3109,
 )
 from floatsim.formats.rounding import (
     DIVIDE_BY_ZERO, FloatClass, INEXACT, INVALID, OVERFLOW, Overflow, OverflowLike, Rounding, RoundingLike, Tininess,
@@ -48,28 +50,28 @@ from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
 from floatsim.testing.identification import identify
-from floatsim.testing.sweeps import SweepTable, sweep
 
 __all__ = [
-    "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3",
-    "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
-    "ExponentHistogram", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat", "FloatsimWarning",
-    "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow", "Pairwise", "Parts",
-    "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided", "SweepTable", "TF32",
-    "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array", "as_accumulation", "as_format",
-    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
-    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
-    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
-    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
-    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
-    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum", "load", "log",
-    "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
-    "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal",
-    "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks",
-    "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
-    "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt",
-    "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch",
-    "total_order", "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4",
+    "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
+    "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat",
+    "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow",
+    "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
+    "SweepTable", "TF32", "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array",
+    "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context",
+    "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks",
+    "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add",
+    "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor",
+    "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal",
+    "hardware", "hypot", "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum",
+    "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
+    "minimum_number", "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit",
+    "norm", "not_equal", "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize",
+    "quantize_blocks", "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
+    "rsqrt", "save", "scalb", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh",
+    "softplus", "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer",
+    "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "var",
+    "vdot",
 ]
 __version__: str
 
@@ -172,13 +174,14 @@ def add(
 
 @overload
 def array(
-    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[False] = ...,
+    values: Values, format: FormatLike | None = None, *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
-    """Return a FloatArray of `values`, rounded to `fmt`."""
+    """Return a FloatArray of `values`, rounded to `format`."""
 @overload
 def array(
-    values: Values, fmt: FormatLike | None = None, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    values: Values, format: FormatLike | None = None, *, return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 
 @overload
@@ -293,25 +296,25 @@ def classify(a: Floats) -> NDArray[np.uint8]: ...
 
 @overload
 def convert(
-    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round values to a format and return an array of that format."""
 @overload
 def convert(
-    x: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def convert(
-    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def convert(
-    x: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
-def convert(x: Values, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+def convert(x: Values, format: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
 def copysign(
@@ -433,10 +436,10 @@ def cumsum(
 ) -> Any: ...
 
 @overload
-def decode(codes: int | np.integer[Any], fmt: FormatLike, *, out: Float64Out = None) -> Any:
+def decode(codes: int | np.integer[Any], format: FormatLike, *, out: Float64Out = None) -> Any:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN."""
 @overload
-def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
+def decode(codes: Integers, format: FormatLike, *, out: Float64Out = None) -> NDArray[np.float64]: ...
 
 @overload
 def divide(
@@ -492,8 +495,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the dot product of vectors, or a product with a vector or matrix, as np.dot."""
 @overload
@@ -503,8 +505,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def dot(
@@ -513,8 +514,7 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def dot(
@@ -524,8 +524,8 @@ def dot(
     format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+    random_bits: int | None = None, part: Part | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def dot(
@@ -535,8 +535,7 @@ def dot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def dot(
@@ -545,23 +544,23 @@ def dot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...
 
 @overload
 def encode(
-    x: Number, fmt: FormatLike, *, out: CodeOut = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    x: Number, format: FormatLike, *, out: CodeOut = None, return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> Any:
     """Round values to a format and return their codes."""
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
+    x: Values, format: FormatLike, *, out: CodeOut = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[np.unsignedinteger[Any]]: ...
 @overload
 def encode(
-    x: Values, fmt: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
+    x: Values, format: FormatLike, *, out: CodeOut = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], Flags]: ...
 
@@ -860,26 +859,26 @@ def fmod(
 
 @overload
 def from_integer(
-    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    n: FloatArray, format: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1)."""
 @overload
 def from_integer(
-    n: FloatArray, fmt: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    n: FloatArray, format: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def from_integer(
-    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
+    n: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def from_integer(
-    n: NDArray[Any], fmt: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
+    n: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def from_integer(
-    n: Integers, fmt: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    n: Integers, format: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -1175,8 +1174,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description."""
 @overload
@@ -1186,8 +1184,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def matmul(
@@ -1196,8 +1193,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def matmul(
@@ -1207,8 +1203,8 @@ def matmul(
     format: ArrayFormatName | type[np.floating[Any]] | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: NDArray[Any] | None = None, backend: BackendName | None = None,
+    random_bits: int | None = None, part: Part | None = None, out: NDArray[Any] | None = None,
+    backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def matmul(
@@ -1218,8 +1214,7 @@ def matmul(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def matmul(
@@ -1228,8 +1223,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...
 
 @overload
@@ -1728,28 +1722,28 @@ def prod(
 
 @overload
 def quantize(
-    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
+    x: FloatArray, format: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round values to the values of a format and keep them in their own dtype."""
 @overload
 def quantize(
-    x: FloatArray, fmt: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[True],
+    x: FloatArray, format: FormatLike, *, out: FloatArray | None = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def quantize(
-    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
+    x: NDArray[Any], format: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[False] = ...,
     **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def quantize(
-    x: NDArray[Any], fmt: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
+    x: NDArray[Any], format: FormatLike, *, out: NDArray[Any] | None = None, return_flags: Literal[True],
     **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def quantize(
-    x: Floats, fmt: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    x: Floats, format: FormatLike, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
 ) -> Any: ...
 
 @overload
@@ -2234,10 +2228,10 @@ def trunc(
 def trunc(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
 
 @overload
-def ulp(x: Scalar, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
+def ulp(x: Scalar, format: FormatLike | None = None, kind: Kind = 'goldberg') -> Any:
     """Return the unit in the last place of real numbers x in a format."""
 @overload
-def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
+def ulp(x: Floats, format: FormatLike | None = None, kind: Kind = 'goldberg') -> NDArray[np.float64]: ...
 
 @overload
 def ulp_distance(a: Scalar, b: Scalar, *, equal_nan: bool = False) -> Any:
@@ -2290,8 +2284,7 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray:
     """Return the dot product of two arrays of equal size, flattened in C order."""
 @overload
@@ -2301,8 +2294,7 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: FloatArray | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: FloatArray | None = None, backend: BackendName | None = None,
 ) -> FloatArray: ...
 @overload
 def vdot(
@@ -2312,8 +2304,7 @@ def vdot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def vdot(
@@ -2323,8 +2314,7 @@ def vdot(
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: NDArray[Any] | None = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: NDArray[Any] | None = None, backend: BackendName | None = None,
 ) -> NDArray[Any]: ...
 @overload
 def vdot(
@@ -2333,6 +2323,5 @@ def vdot(
     format: FormatLike | None = None, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     result_rounding: RoundingLike | None = None, daz: bool | None = None, ftz: bool | None = None,
     tininess: TininessLike | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-    offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None, out: Out = None,
-    backend: BackendName | None = None,
+    part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> Any: ...

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
 
-__all__ = ["FloatsimWarning", "caller_level", "former_name", "warn"]
+__all__ = ["FloatsimWarning", "caller_level", "warn"]
 
 _PASSED = ("floatsim", "numpy")  # whose frames are not the user's
 
@@ -37,14 +36,3 @@ def caller_level() -> int:
 def warn(message: str) -> None:
     """Emit a FloatsimWarning for the user's line that called floatsim."""
     warnings.warn(message, FloatsimWarning, stacklevel=caller_level())
-
-
-def former_name(old: str, new: str) -> Any:
-    """Return a property for an attribute that has a new name: it warns, and returns the attribute `new`."""
-
-    def get(self: Any) -> Any:
-        name = type(self).__name__
-        warnings.warn(f"{name}.{old} is deprecated; use {name}.{new}", DeprecationWarning, stacklevel=2)
-        return getattr(self, new)
-
-    return property(get, doc=f"Deprecated alias of `{new}`.")

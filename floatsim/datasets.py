@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from floatsim.formats._validation import with_keyword_hints
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -15,6 +17,7 @@ __all__ = ["DigitsNetwork", "digits", "digits_network", "folder"]
 _TRAINING_IMAGES = 1536  # the first images; `data/digits/make_digits.py` trains with them
 
 
+@with_keyword_hints
 def folder(name: str) -> Path:
     """Return the folder of a dataset: `floatsim/data/<name>` in an installed package, `data/<name>` in a checkout.
 

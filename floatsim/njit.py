@@ -1,7 +1,7 @@
 """floatsim inside your own `@njit` code: `fs.quantize`, `fs.add` and the other scalar operations, compiled.
 
 A number in compiled code is a float64 or float32, its *carrier*. A function has the same result as outside with a NumPy
-scalar of that dtype: operands are read exactly, and the result is rounded once, to `fmt` or `format=`. The result is a
+scalar of that dtype: operands are read exactly, and the result is rounded once, to `format=`. The result is a
 value in the carrier (the wider one of two), because compiled code has no narrower floats. `encode` returns codes.
 
 >>> import floatsim as fs, numpy as np
@@ -34,9 +34,8 @@ import contextlib
 import enum
 import functools
 import inspect
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import objmode
@@ -53,7 +52,7 @@ from floatsim import reference
 from floatsim.arrays import functions as mathematical
 from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
-from floatsim.formats._validation import as_flag, as_index, name_hint
+from floatsim.formats._validation import as_flag, as_index, name_hint, with_keyword_hints
 from floatsim.formats.rounding import (
     FLAGS,
     FloatClass,
@@ -94,8 +93,9 @@ class FormatParams(NamedTuple):
     random_bits: int
 
 
+@with_keyword_hints
 def format_params(
-    fmt: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    format: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, tininess: TininessLike | None = None,
     random_bits: int | None = None,
 ) -> FormatParams:  # fmt: skip
@@ -103,7 +103,7 @@ def format_params(
 
     Parameters
     ----------
-    fmt : format
+    format : format
         Anything `as_format` takes.
     rounding : Rounding or str, optional
         "ties_to_even" ("RNE"), "ties_to_away" ("RNA"), "toward_zero" ("RTZ"), "toward_positive" ("RTP"),
@@ -128,32 +128,18 @@ def format_params(
     >>> import floatsim as fs
     >>> from numba import njit
     >>> @njit
-    ... def third(fmt):
-    ...     return fs.divide(1.0, 3.0, format=fmt)
+    ... def third(format):
+    ...     return fs.divide(1.0, 3.0, format=format)
     >>> third(fs.njit.format_params("bf16")), third(fs.njit.format_params("e4m3", rounding="toward_positive"))
     (0.333984375, 0.34375)
     """
     options = RoundingOptions(
         rounding=rounding, overflow=overflow, daz=daz, ftz=ftz, tininess=tininess, random_bits=random_bits, seed=0
     )
-    named = as_format(fmt)
+    named = as_format(format)
     if named.is_scale and named.has_zero:
-        raise TypeError(f"fmt={named.name} has no sign, and compiled code does not round to it; use fs.encode")
+        raise TypeError(f"format={named.name} has no sign, and compiled code does not round to it; use fs.encode")
     return FormatParams(*_format_words(named), *_rounding_words(resolve(options).attributes))
-
-
-_DEPRECATED = {"record": "format_params", "Record": "FormatParams"}
-
-
-if not TYPE_CHECKING:  # for a type checker, `__getattr__` would make every name valid
-
-    def __getattr__(name: str) -> Any:
-        """Return the new name's value for a deprecated one, with a DeprecationWarning."""
-        if name not in _DEPRECATED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        new = _DEPRECATED[name]
-        warnings.warn(f"fs.njit.{name} is deprecated; use fs.njit.{new}", DeprecationWarning, stacklevel=2)
-        return globals()[new]
 
 
 def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
@@ -168,6 +154,7 @@ def _rounding_words(attributes: RoundingAttributes) -> tuple[int, ...]:
     return tuple(int(word) for word in rounding_params(attributes))
 
 
+@with_keyword_hints
 def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
     """Return the random integer of the stochastic rounding of element `index`, outside and inside compiled code.
 
@@ -207,9 +194,9 @@ def draw(seed: int, index: int, random_bits: int = 32, site: int = 0) -> int:
 class FormatType(types.Dummy):  # type: ignore[misc]
     """The Numba type of one FloatFormat. Its values carry no data."""
 
-    def __init__(self, fmt: FloatFormat) -> None:
-        self.fmt = fmt
-        fields = fmt.exponent_bits, fmt.trailing_bits, fmt.specials.value, fmt.bias
+    def __init__(self, format: FloatFormat) -> None:
+        self.fmt = format
+        fields = format.exponent_bits, format.trailing_bits, format.specials.value, format.bias
         super().__init__(name=f"FloatFormat{fields}")
 
 
@@ -372,7 +359,7 @@ class _Arguments:
 
     def format(self, carriers: list[FloatFormat]) -> FloatFormat | str:
         """The result's format, or the name of the argument that is a FormatParams."""
-        name = "fmt" if "fmt" in self.types else "format"
+        name = "format"
         if self[name] is None:
             if len(set(carriers)) > 1 and "format" in self.known:
                 raise TypeError("the operands are float64 and float32: name the result's format with format=")

@@ -78,8 +78,8 @@ for ax, rounding in zip(axes.flat, list(fs.Rounding)[:6], strict=True):
 
 # %%
 plot.explore(
-    lambda fmt, rounding: plot.staircase(fmt, rounding=rounding, limits=(-3, 3)),
-    fmt=["e2m3", "e2m1", "e3m2", "e5m2"],
+    lambda format, rounding: plot.staircase(format, rounding=rounding, limits=(-3, 3)),
+    format=["e2m3", "e2m1", "e3m2", "e5m2"],
     rounding=[rounding.name.lower() for rounding in fs.Rounding],
 )
 

@@ -207,8 +207,8 @@ ax = plot.scale_sweep(gradients, "e4m3", exponents=(-2, 34))
 
 # %%
 plot.explore(
-    lambda fmt, scale: plot.scale_sweep(gradients, fmt, exponents=(-2, 34), mark=scale),
-    fmt=["e5m2", "e4m3", "fp16", "e3m4"],
+    lambda format, scale: plot.scale_sweep(gradients, format, exponents=(-2, 34), mark=scale),
+    format=["e5m2", "e4m3", "fp16", "e3m4"],
     scale=(0, 32),
 )
 

@@ -130,7 +130,7 @@ Markdown(f"E3M2 with the first layer in BF16: **{accuracy:.1%}**. {first_failure
 rows = []
 for name in ("e3m2", "e2m1"):
     policy = ft.Policy(
-        "bf16", accumulate="fp32", rules={"addmm": ft.Gemm(name, accumulate="fp32", scaling="current", out="bf16")}
+        "bf16", accumulate="fp32", rules={"addmm": ft.Gemm(name, accumulate="fp32", scaling="current", result="bf16")}
     )
     accuracy, run = run_in(policy)
     rows.append((f"{name.upper()}, scaled", f"{accuracy:.1%}", first_failure(run)))
@@ -142,7 +142,7 @@ table(("operands of matrix products", "accuracy", "first overflow or clipping"),
 # Which layer is the most sensitive? Each row has one layer with scaled E2M1 operands, and all others in BF16:
 
 # %%
-narrow = ft.Gemm("e2m1", accumulate="fp32", scaling="current", out="bf16")
+narrow = ft.Gemm("e2m1", accumulate="fp32", scaling="current", result="bf16")
 rows = []
 for name in ("0", "2", "4"):
     accuracy, run = run_in(ft.Policy("bf16", accumulate="fp32", modules={name: narrow}))
@@ -207,7 +207,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> round(accuracy, 3)
 # 0.874
 # >>> policy = fs.training.POLICIES["autocast-bf16"]
-# >>> [policy.decide(name).out.name for name in ("linear", "softmax", "cross_entropy_loss")]
+# >>> [policy.decide(name).result.name for name in ("linear", "softmax", "cross_entropy_loss")]
 # ['BF16', 'FP32', 'FP32']
 # ```
 #

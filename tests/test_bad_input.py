@@ -80,7 +80,7 @@ EXACT = [("0.1", "text"), (["0.1"], "text"), (np.array(["1"]), "text"),
 @pytest.mark.parametrize(("x", "what"), EXACT, ids=str)
 def test_exact_numbers_have_no_format(call, x, what):
     """Functions that have no format argument accept no texts and fractions."""
-    advice = r"fs\.array\(\w+, fmt\) rounds it to a format, and fs\.encode"
+    advice = r"fs\.array\(\w+, format\) rounds it to a format, and fs\.encode"
     with pytest.raises(TypeError, match=f"holds {what}, which has no format; {advice}"):
         ARITHMETIC[call](x)
 

@@ -145,14 +145,6 @@ def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], roundin
 # -- every format and rounding, by parameters ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("old", "new"), [("record", "format_params"), ("Record", "FormatParams")])
-def test_deprecated_names(old, new):
-    with pytest.warns(DeprecationWarning, match=rf"fs\.njit\.{old} is deprecated; use fs\.njit\.{new}$"):
-        assert getattr(fs.njit, old) is getattr(fs.njit, new)
-    with pytest.raises(AttributeError, match="no attribute 'recrod'"):
-        fs.njit.recrod
-
-
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("name", cases(quick=["add"], full=ARITY))
 def test_every_format_and_rounding(name, fmt):
@@ -215,7 +207,7 @@ def test_ways_of_naming_a_format():
         return (
             fs.quantize(x, "e4m3"),
             fs.quantize(x, fs.E4M3),
-            fs.quantize(fmt="float8_e4m3fn", x=x),
+            fs.quantize(format="float8_e4m3fn", x=x),
             fs.quantize(x, TINY_FP16),
             fs.quantize(x, local),
             fs.quantize(x, "ieee(4, 5)"),
@@ -720,7 +712,7 @@ def test_the_processors_state_leaves_functions_to_the_reference(state, calls):
     ("call", "arguments", "message"),
     [
         (lambda x: fs.quantize(x, "fp61"), (1.0,), "unknown format 'fp61'; did you mean 'fp64'"),
-        (lambda x: -fs.quantize(x), (1.0,), "quantize: missing a required argument: 'fmt'"),
+        (lambda x: -fs.quantize(x), (1.0,), "quantize: missing a required argument: 'format'"),
         (lambda x, fmt: -fs.quantize(x, fmt), (1.0, "fp16"), "fmt must be a literal such as 'fp16'"),
         (lambda x, fmt: fs.add(x, x, format=fmt), (1.0, 3), "format must be a literal such as 'fp16'"),
         (lambda x, fmt: fs.add(x, x, format=fmt), (1.0, (1, 2)), "format must be a literal"),

@@ -220,7 +220,7 @@ def test_controls_leave_their_static_part_and_progress_bars_nothing(tmp_path):
     view = nbformat.v4.new_output(
         "display_data",
         {run.WIDGET: {"model_id": "x"}, "text/plain": "a picture of fp16"},
-        metadata={"floatsim": {"controls": ["fmt", "k"]}},
+        metadata={"floatsim": {"controls": ["format", "k"]}},
     )
     bar = nbformat.v4.new_output("display_data", {run.WIDGET: {"model_id": "y"}, "text/plain": "HBox(children=(...))"})
     last = nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text="[]")])
@@ -230,7 +230,7 @@ def test_controls_leave_their_static_part_and_progress_bars_nothing(tmp_path):
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
     notebook, printed = run.result(tmp_path / "x.ipynb")
-    note = "[Controls for fmt, k: they appear here when the notebook runs with ipywidgets.]"
+    note = "[Controls for format, k: they appear here when the notebook runs with ipywidgets.]"
     assert (run.texts(notebook), printed) == ([["a picture of fp16", note]], [])
     assert all(output.metadata == {} and run.WIDGET not in output.data for output in notebook.cells[0].outputs)
     assert notebook.cells[0].metadata == {}

@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-import types
 import typing
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ PACKAGES = (
     "training", "plot", "torch", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_literals", "_warnings", "datasets"}  # modules beside the packages that any of them may import
+BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -145,7 +145,9 @@ def test_a_format_needs_no_numba():
 def test_public_name_is_documented(name):
     value = getattr(fs, name)
     assert name in dir(fs)
-    if isinstance(value, int | fs.FloatFormat):  # flags and formats: data, described where they stand
+    if isinstance(
+        value, int | fs.FloatFormat | Mapping
+    ):  # flags, formats, registries: data, described where they stand
         return
     doc = value.__doc__ or ""
     assert doc.strip(), f"fs.{name} has no docstring"
@@ -496,19 +498,12 @@ def test_the_notice_names_licences_and_trademarks(word):
     assert word in " ".join((ROOT / "NOTICE").read_text(encoding="utf-8").split())
 
 
-@pytest.mark.parametrize(("module", "kind", "old", "new"), [
-    ("analysis.trace.trace", "Trace", "how", "accumulation"),
-    ("testing.dot_unit", "Unit", "how", "accumulation"),
-    ("tensorcore.instructions", "Instruction", "cards", "gpus"),
-    ("hardware.device", "Device", "card", "identity"),
-    ("hardware.device_info", "Info", "card", "identity"),
-    ("hardware.session", "Emulated", "card", "identity"),
-    ("hardware.throughput", "Rates", "card", "identity"),
-    ("hardware.captures.capture_file", "Capture", "card", "gpu"),
-])  # fmt: skip
-def test_former_names_of_attributes(module, kind, old, new):
-    """The former name is no field any more; it warns and returns the new one."""
-    owner = getattr(importlib.import_module(f"floatsim.{module}"), kind)
-    assert new in {*dir(owner), *inspect.get_annotations(owner), *getattr(owner, "__dataclass_fields__", ())}
-    with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated; use \w+\.{new}$"):
-        assert vars(owner)[old].fget(types.SimpleNamespace(**{new: 7})) == 7
+def test_the_changelog_of_a_version_is_short_and_has_changed_bits():
+    """At most 80 lines a version: what it contains, and which bits of earlier results changed. Git has the history."""
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert versions
+    for version in versions:
+        sections = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert version.count("\n") <= 80, version.splitlines()[0]
+        assert sections[-1] == "Changed bits"
+        assert set(sections) <= {"Added", "Changed", "Removed", "Fixed", "Changed bits"}

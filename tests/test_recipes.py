@@ -180,14 +180,16 @@ def test_a_named_format(tmp_path):
     copy = Copy(tmp_path)
     copy.insert(
         "floatsim/formats/format.py",
-        ('"E5M2FNUZ", "E8M0", ', '"FP12", '),
+        ('"E8M0", "FORMATS", ', '"FP12", '),
     )
     copy.replace(
         "floatsim/formats/format.py",
         "\nBF16 = _named(",
         '\nFP12 = _named(FloatFormat("FP12", 5, 6), "#123456", None, "e5m6 short")\nBF16 = _named(',
     )
-    copy.insert("floatsim/formats/__init__.py", ("    E8M0,\n", "    FP12,\n"), ('"FLAGS", "FLUSHED", ', '"FP12", '))
+    copy.insert(
+        "floatsim/formats/__init__.py", ("    FORMATS,\n", "    FP12,\n"), ('"FLUSHED", "FORMATS", ', '"FP12", ')
+    )
     copy.insert("floatsim/__init__.py", ('"BF16 E2M1 E2M3 ', "FP12 "))
     assert sum(copy.new_lines.values()) == 5
     assert_recipe("A named format", copy)
@@ -432,7 +434,7 @@ def test_an_accumulation(tmp_path):
         "@hashed_once\n@dataclass(frozen=True, repr=False, init=False)\nclass Exact(Leaf):",
         "@hashed_once\n@dataclass(frozen=True, repr=False, init=False)\nclass Cascaded(ProductLeaf):\n"
         '    """s and the sum of the errors of its additions, each in the format; returns round(s + comp)."""\n\n'
-        '    text_form = "cascaded(fmt)"\n\n\n'
+        '    text_form = "cascaded(format)"\n\n\n'
         "@hashed_once\n@dataclass(frozen=True, repr=False, init=False)\nclass Exact(Leaf):",
     )
     copy.insert(
@@ -440,7 +442,7 @@ def test_an_accumulation(tmp_path):
         ("from floatsim.accumulation.leaves import (\n", "    Cascaded,\n"),
         ('"AccumulationLike", "Blocked", ', '"Cascaded", '),
     )
-    copy.insert("floatsim/__init__.py", ('".accumulation": (\n        "Blocked ', "Cascaded "))
+    copy.insert("floatsim/__init__.py", ('"ACCUMULATIONS Blocked ', "Cascaded "))
     reference = "floatsim/reference/sums.py"
     copy.insert(reference, ("    Blocked,\n", "    Cascaded,\n"), ("Exact: _exact,", " Cascaded: _cascaded,"))
     copy.replace(

@@ -28,8 +28,8 @@ from floatsim.formats import named_formats  # noqa: E402
 from floatsim.tensorcore import ARCHITECTURES  # noqa: E402
 
 PACKAGES = (
-    "floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.quantization",
-    "floatsim.tensorcore", "floatsim.testing", "floatsim.training",
+    "floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.plot",
+    "floatsim.quantization", "floatsim.tensorcore", "floatsim.testing", "floatsim.training",
 )  # fmt: skip
 """The packages that use `lazy_exports`. The overloads are in the first; the others import them from there."""
 
@@ -171,8 +171,13 @@ def overloads(function: Callable[..., Any], marker: str) -> Iterator[tuple[list[
 
 
 def _changed(parameter: Parameter, types: dict[str, str]) -> Parameter:
-    """Return the parameter with its type of this case. A type without None makes an optional operand a required one."""
+    """Return the parameter with its type of this case. A type without None makes an optional operand a required one.
+
+    A required parameter is not None in any case.
+    """
     annotation = types.get(parameter.name, parameter.annotation)
+    if parameter.default is None and parameter.name in types:
+        annotation = annotation.removesuffix(" | None")
     required = parameter.name in types and parameter.default == "None" and "None" not in annotation
     return replace(parameter, annotation=annotation, default=None if required else parameter.default)
 
@@ -227,6 +232,9 @@ def stub(name: str) -> str:
             imports.setdefault(name, set()).add(f"{public} as {public}")
         else:
             functions.append(declared(public, value))
+    for public in sorted(set(dir(package)).difference(package.__all__)):
+        if not public.startswith("__"):  # a module that needs a library
+            imports.setdefault(name, set()).add(f"{public} as {public}")
     body = "\n\n".join(functions)
     words = set(re.findall(r"\b\w+\b", body))
     for module, names in IMPORTS.items():

@@ -51,14 +51,15 @@ from floatsim.accumulation.tensor_core import (
     TensorCore,
 )
 from floatsim.accumulation.text import (
+    ACCUMULATIONS,
     AccumulationLike,
     as_accumulation,
     parse,
 )
 
 __all__ = [
-    "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan", "Leaf", "Neumaier",
-    "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided", "TensorCore", "Tree",
-    "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse", "rounds_stochastically",
-    "settled", "tensor_cores", "value_text",
+    "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan",
+    "Leaf", "Neumaier", "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided",
+    "TensorCore", "Tree", "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse",
+    "rounds_stochastically", "settled", "tensor_cores", "value_text",
 ]  # fmt: skip

@@ -71,12 +71,12 @@ class Accumulation:
         return f"{type(self).__name__}({', '.join(self._texts(repr))})"
 
 
-def accumulator_format(fmt: FormatLike, argument: str = "format") -> FloatFormat:
+def accumulator_format(format: FormatLike, argument: str = "format") -> FloatFormat:
     """Return the format of an accumulator, or raise a TypeError for scale formats."""
     try:
-        named = as_format(fmt)
+        named = as_format(format)
     except TypeError:
-        raise TypeError(f"{argument} must be a format or its name, not {fmt!r}") from None
+        raise TypeError(f"{argument} must be a format or its name, not {format!r}") from None
     if named.is_scale:
         raise TypeError(f"{named.name} is a scale format and cannot accumulate")
     return named

@@ -57,7 +57,7 @@ class Sequential(ProductLeaf):
     Sequential(FP16, overflow='saturate_finite')
     """
 
-    text_form = "sequential(fmt) or sequential(fmt, fused)"
+    text_form = "sequential(format) or sequential(format, fused)"
     text_words: ClassVar = {"fused": {"fused": True}}
 
     def __init__(
@@ -131,7 +131,7 @@ class Pairwise(TreeLeaf):
     pairwise(fp16, halving)
     """
 
-    text_form = "pairwise(fmt) or pairwise(fmt, tree)"
+    text_form = "pairwise(format) or pairwise(format, tree)"
     text_words: ClassVar = {tree: {"tree": tree} for tree in TREES}
 
     tree: str = "adjacent"
@@ -198,7 +198,7 @@ class Tree(TreeLeaf):
     tree(fp32, (0, 2, 4, (1, 3, 5)))
     """
 
-    text_form = "tree(fmt, ((0, 1), 2))"
+    text_form = "tree(format, ((0, 1), 2))"
 
     tree: TreeShape
 
@@ -255,7 +255,7 @@ class Kahan(ProductLeaf):
     [4096.0, 2048.0]
     """
 
-    text_form = "kahan(fmt)"
+    text_form = "kahan(format)"
 
 
 @hashed_once
@@ -297,7 +297,7 @@ class Neumaier(ProductLeaf):
     [0.0, 0.0, 2.0]
     """
 
-    text_form = "neumaier(fmt)"
+    text_form = "neumaier(format)"
 
 
 @hashed_once
@@ -330,4 +330,4 @@ class Exact(Leaf):
     exact(fp16)
     """
 
-    text_form = "exact(fmt)"
+    text_form = "exact(format)"

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
+from floatsim._types import Indices
 from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked, Parts, Runs, SplitK, Strided
 from floatsim.accumulation.permuted import Permuted
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Partition", "count", "partials", "partition", "permutation", "positions", "rows"]
-
-Indices: TypeAlias = "NDArray[np.int64]"
 
 
 def rows(ranges: bytes) -> Indices:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from floatsim._literals import AccumulationName
@@ -14,7 +16,10 @@ from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import nearest_name
 from floatsim.tensorcore.architectures import ARCHITECTURES, is_architecture, nearest
 
-__all__ = ["AccumulationLike", "as_accumulation", "parse"]
+__all__ = ["ACCUMULATIONS", "AccumulationLike", "as_accumulation", "parse"]
+
+ACCUMULATIONS: Mapping[str, type[Accumulation]] = MappingProxyType(TEXT_FORMS)
+"""The kinds of descriptions, by the names of their text forms: "sequential", "blocked" ..."""
 
 AccumulationLike: TypeAlias = "Accumulation | AccumulationName | FormatLike"
 """What `as_accumulation` accepts. The literal names serve completion in editors."""

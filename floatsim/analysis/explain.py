@@ -140,14 +140,14 @@ def flag_names(flags: int) -> list[str]:
     return [name for bit, name in _FLAG_NAMES.items() if flags & bit]
 
 
-def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> Explanation:
+def explain_rounding(x: Any, format: FormatLike, **options: Unpack[RoundingOptions]) -> Explanation:
     """Explain how x is rounded to a format, step by step, in words and bits.
 
     Parameters
     ----------
     x : float, int, str, Fraction, Decimal, or an array of one element
         The number. A text such as "0.1", "0x1.8p3" or "1/3" is taken exactly.
-    fmt : format
+    format : format
         The target format.
     **options
         The rounding options: `rounding`, `overflow`, `tininess`, `ftz`, `daz`, `random_bits`, `seed` and `offset`, with
@@ -173,9 +173,9 @@ def explain_rounding(x: Any, fmt: FormatLike, **options: Unpack[RoundingOptions]
       4. to nearest, ties to even: more than half way, so up: 1.101
       5. result 0.1015625 = 1.101b x 2^-4, bits 0 0011 101, code 0x1D; flags: inexact
     """
-    fmt, call_options = as_format(fmt), resolve(options)
+    format, call_options = as_format(format), resolve(options)
     number, given = _given(x)
-    return explain_number(number, given, fmt, call_options.attributes, random_of(call_options))
+    return explain_number(number, given, format, call_options.attributes, random_of(call_options))
 
 
 def random_of(options: CallOptions) -> int:

@@ -272,7 +272,7 @@ def _is_negative(x: float) -> bool:
 
 
 def explain_add(
-    a: Any, b: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]
+    a: Any, b: Any, format: FormatLike | None = None, **options: Unpack[RoundingOptions]
 ) -> ExplainedOperation:  # fmt: skip
     """Explain a + b step by step, in words and bits: align, add, normalize, round.
 
@@ -280,8 +280,8 @@ def explain_add(
     ----------
     a, b : number, text, or array of one element
         A FloatArray and an element of a float array have their own format. Python numbers and texts such as "0.1" take
-        the format of the other operand, otherwise `fmt`, and are rounded to it first, ties to even.
-    fmt : format, optional
+        the format of the other operand, otherwise `format`, and are rounded to it first, ties to even.
+    format : format, optional
         The format of the result. Required if the formats of the operands differ. Default: the format of the operands.
     **options
         The rounding options: `rounding`, `overflow`, `tininess`, `ftz`, `daz`, `random_bits`, `seed` and `offset`, with
@@ -295,7 +295,7 @@ def explain_add(
     Raises
     ------
     TypeError
-        For different formats without `fmt`, and for scale formats.
+        For different formats without `format`, and for scale formats.
     ValueError
         If an operand is not one number, for unknown names of options, and for stochastic rounding without a seed.
 
@@ -322,11 +322,11 @@ def explain_add(
       6. result: 1.625 = 1.101b x 2^0, bits 0 0111 101, code 0x3D; flags: inexact
            result   +1.101  x 2^0
     """
-    return _explain("add", {"a": a, "b": b}, fmt, options)
+    return _explain("add", {"a": a, "b": b}, format, options)
 
 
 def explain_multiply(
-    a: Any, b: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]
+    a: Any, b: Any, format: FormatLike | None = None, **options: Unpack[RoundingOptions]
 ) -> ExplainedOperation:  # fmt: skip
     """Explain a * b step by step, in words and bits: multiply, normalize, round.
 
@@ -334,7 +334,7 @@ def explain_multiply(
     ----------
     a, b : number, text, or array of one element
         The operands. Python numbers and texts are rounded to the format first.
-    fmt : format, optional
+    format : format, optional
         The format of the result. Default: the format of the operands.
     **options
         The rounding options of `fs.multiply`. `fs.explain_add` describes all arguments.
@@ -351,11 +351,11 @@ def explain_multiply(
     >>> told.exact, told.value, [step.name for step in told.steps]
     (Fraction(21, 8), 2.5, ['unpack', 'multiply', 'normalize', 'round', 'result'])
     """
-    return _explain("multiply", {"a": a, "b": b}, fmt, options)
+    return _explain("multiply", {"a": a, "b": b}, format, options)
 
 
 def explain_fma(
-    a: Any, b: Any, c: Any, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]
+    a: Any, b: Any, c: Any, format: FormatLike | None = None, **options: Unpack[RoundingOptions]
 ) -> ExplainedOperation:  # fmt: skip
     """Explain a * b + c with one rounding, in words and bits: multiply, align, add, normalize, round.
 
@@ -363,7 +363,7 @@ def explain_fma(
     ----------
     a, b, c : number, text, or array of one element
         The operands. Python numbers and texts are rounded to the format first.
-    fmt : format, optional
+    format : format, optional
         The format of the result. Default: the format of the operands.
     **options
         The rounding options of `fs.fma`. `fs.explain_add` describes all arguments.
@@ -382,7 +382,7 @@ def explain_fma(
     >>> told.exact, told.value, told.normalized, fs.explain_multiply(1.125, 1.125, "e4m3").value
     (Fraction(1, 64), 0.015625, -6, 1.25)
     """
-    return _explain("fma", {"a": a, "b": b, "c": c}, fmt, options)
+    return _explain("fma", {"a": a, "b": b, "c": c}, format, options)
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------

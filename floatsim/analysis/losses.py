@@ -105,7 +105,7 @@ def classify_losses(
 
 def conversion_losses(
     x: Any,
-    fmt: FormatLike | ClassifiesLosses,
+    format: FormatLike | ClassifiesLosses,
     *,
     rounding: RoundingLike | None = None,
     ftz: bool | None = None,
@@ -117,7 +117,7 @@ def conversion_losses(
     ----------
     x : array_like
         Real numbers of any shape, or a FloatArray. Zeros, infinities and NaNs are excluded.
-    fmt : format or result of fs.quantize_blocks
+    format : format or result of fs.quantize_blocks
         The target format; or x quantized with `fs.quantize_blocks`. Then "overflowed" means beyond the largest number
         that the scale of the element's block allows, and "subnormal" means that the element is subnormal before its
         scale is applied. The next three keywords are then errors.
@@ -150,11 +150,11 @@ def conversion_losses(
     >>> fs.conversion_losses(x, fs.quantize_blocks(x, "int8")).flushed
     0.25
     """
-    if isinstance(fmt, ClassifiesLosses):
+    if isinstance(format, ClassifiesLosses):
         if rounding is not None or ftz is not None or seed is not None:
             raise ValueError("rounding, ftz and seed are arguments of fs.quantize_blocks; x is quantized already")
         finite_nonzero_or_none(x)  # raises the error for none
-        return shares(np.bincount(fmt.classify_losses(x), minlength=4))
+        return shares(np.bincount(format.classify_losses(x), minlength=4))
     values = finite_nonzero_or_none(x)
-    kinds = classify_losses(values, as_format(fmt), rounding=rounding, ftz=ftz, seed=seed)
+    kinds = classify_losses(values, as_format(format), rounding=rounding, ftz=ftz, seed=seed)
     return shares(np.bincount(kinds, minlength=4))

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
@@ -18,7 +19,6 @@ from floatsim.accumulation import (
 )
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import Codes
 from floatsim.arrays.options import CURRENT_CONTEXT, RoundingOptions, resolve
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache

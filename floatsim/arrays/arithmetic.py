@@ -11,17 +11,18 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.comparison import (
     isfinite,
     signbit,
 )
-from floatsim.arrays.conversion import Codes, finish, float_codes, read_floats, with_flags
+from floatsim.arrays.conversion import finish, float_codes, read_floats, with_flags
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, quiet, read_operands
-from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, operation, quiet, read_operands
+from floatsim.arrays.options import RoundingOptions, resolve
 from floatsim.arrays.types import FloatResult, Floats, Int32Result, Integers, Out
 from floatsim.formats import FP64, FormatLike
 
@@ -36,34 +37,13 @@ __all__ = [
 
 
 @implements(np.add)
-@stays_on_device
-@spell_out(RoundingOptions)
+@operation
 def add(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return a + b, rounded once (IEEE 754-2019, 5.4.1).
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        FloatArrays, arrays whose dtype is a format, or Python numbers. The shapes broadcast.
-    format : format, optional
-        The format of the result. Required if the formats of the operands differ.
-    out : FloatArray or ndarray, optional
-        Where to write the result.
-    {keywords}
-
-    Returns
-    -------
-    FloatArray or ndarray
-        A FloatArray if an operand is one, or if the format has no dtype. With `return_flags`, (result, flags).
-
-    Raises
-    ------
-    TypeError
-        For different formats without `format=`, for scale formats, and for unknown keywords.
-    ValueError
-        For shapes that do not broadcast, for unknown names of options, and for stochastic rounding without a seed.
+    {parameters}
 
     Examples
     --------
@@ -75,19 +55,13 @@ def add(
 
 
 @implements(np.subtract)
-@stays_on_device
+@operation
 def subtract(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return a - b, rounded once (IEEE 754-2019, 5.4.1).
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -99,19 +73,13 @@ def subtract(
 
 
 @implements(np.multiply)
-@stays_on_device
+@operation
 def multiply(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return a * b, rounded once (IEEE 754-2019, 5.4.1).
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -123,7 +91,7 @@ def multiply(
 
 
 @implements(np.divide)
-@stays_on_device
+@operation
 def divide(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -131,13 +99,7 @@ def divide(
 
     x/0 is an infinity with DIVIDE_BY_ZERO. 0/0 is NaN with INVALID.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -149,7 +111,7 @@ def divide(
 
 
 @implements(np.sqrt)
-@stays_on_device
+@operation
 def sqrt(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -157,13 +119,7 @@ def sqrt(
 
     sqrt(-0) is -0. Other negative numbers give NaN with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -174,7 +130,7 @@ def sqrt(
     return operate("sqrt", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def fma(
     a: Floats,
     b: Floats,
@@ -188,13 +144,7 @@ def fma(
 
     inf * 0 + NaN raises INVALID. The standard leaves this case to the implementation.
 
-    Parameters
-    ----------
-    a, b, c : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -206,7 +156,7 @@ def fma(
     return operate("fma", {"a": a, "b": b, "c": c}, format, out, options)
 
 
-@stays_on_device
+@operation
 def remainder(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -215,13 +165,7 @@ def remainder(
     The result is exact, as that of `math.remainder`. A tie goes to the even n. The operator `%` on FloatArrays is a
     floor-mod, as in NumPy.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -233,7 +177,7 @@ def remainder(
 
 
 @implements(np.fmod)
-@stays_on_device
+@operation
 def fmod(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -241,13 +185,7 @@ def fmod(
 
     The result is exact and has the sign of a.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -279,7 +217,7 @@ def _floor_mod(a: Any, b: Any, *, out: Any = None) -> Any:
 
 
 @implements(np.minimum)
-@stays_on_device
+@operation
 def minimum(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -287,13 +225,7 @@ def minimum(
 
     The result is NaN if a or b is NaN. -0 is less than +0.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -305,7 +237,7 @@ def minimum(
 
 
 @implements(np.maximum)
-@stays_on_device
+@operation
 def maximum(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -313,13 +245,7 @@ def maximum(
 
     The result is NaN if a or b is NaN. +0 is greater than -0.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -331,7 +257,7 @@ def maximum(
 
 
 @implements(np.fmin)
-@stays_on_device
+@operation
 def minimum_number(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -339,13 +265,7 @@ def minimum_number(
 
     The result is NaN only if both are NaN. -0 is less than +0.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -357,7 +277,7 @@ def minimum_number(
 
 
 @implements(np.fmax)
-@stays_on_device
+@operation
 def maximum_number(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -365,13 +285,7 @@ def maximum_number(
 
     The result is NaN only if both are NaN. +0 is greater than -0.
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -383,19 +297,14 @@ def maximum_number(
 
 
 @implements(np.rint)
-@stays_on_device
+@operation
 def rint(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round a to integral values in the rounding mode of the call (IEEE 754-2019, 5.9).
 
     A result that differs from a raises INEXACT. The overflow policy applies beyond the largest finite number: E3M4 ends
     at 15.5.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -407,18 +316,13 @@ def rint(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> F
 
 
 @implements(np.floor)
-@stays_on_device
+@operation
 def floor(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the largest integral value that is not above a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -430,18 +334,13 @@ def floor(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> 
 
 
 @implements(np.ceil)
-@stays_on_device
+@operation
 def ceil(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return the smallest integral value that is not below a (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -453,18 +352,13 @@ def ceil(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> F
 
 
 @implements(np.trunc)
-@stays_on_device
+@operation
 def trunc(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a without its fraction, an integral value (IEEE 754-2019, 5.9).
 
     INEXACT is not raised. The overflow policy applies beyond the largest finite number: E3M4 ends at 15.5.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -476,7 +370,7 @@ def trunc(a: Floats, *, out: Out = None, **options: Unpack[RoundingOptions]) -> 
 
 
 @implements(np.ldexp)
-@stays_on_device
+@operation
 def scalb(a: Floats, n: Integers, *, out: Out = None, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Return a * 2**n, rounded once (IEEE 754-2019, 5.3.3).
 
@@ -485,9 +379,7 @@ def scalb(a: Floats, n: Integers, *, out: Out = None, **options: Unpack[Rounding
     a : array_like of floats
     n : array_like of int
         The exponents. Other dtypes raise a TypeError.
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {options}
 
     Examples
     --------

@@ -310,7 +310,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
 
 def _full(a: FloatArray, value: Any, **kwargs: Any) -> FloatArray:
     if kwargs.pop("dtype", None) is not None:
-        raise TypeError("dtype= does not apply to FloatArrays; use fs.array(..., fmt)")
+        raise TypeError("dtype= does not apply to FloatArrays; use fs.array(..., format)")
     return _like(np.full_like(a.codes, operand_codes(value, a.format, "fill_value"), **kwargs), a)
 
 

@@ -6,10 +6,9 @@ This module reads the scales and checks their formats and shapes. `floatsim.tens
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
-
+from floatsim._types import Operand
 from floatsim.accumulation import Accumulation, Blocked, Parts, Permuted, SplitK, TensorCore, tensor_cores
 from floatsim.arrays.conversion import read_floats
 from floatsim.emulator.tensorcore_operands import BlockScales
@@ -17,12 +16,7 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import select
 from floatsim.tensorcore.instructions import Scales
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["block_scales"]
-
-Operand: TypeAlias = "tuple[NDArray[np.unsignedinteger[Any]], FloatFormat]"
 
 
 def block_scales(

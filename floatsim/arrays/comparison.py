@@ -8,8 +8,9 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes
 from floatsim.arrays import backends
-from floatsim.arrays.conversion import Codes, finish, wants_events
+from floatsim.arrays.conversion import finish, wants_events
 from floatsim.arrays.float_array import implements
 from floatsim.arrays.operands import check_shapes, quiet, read_operands
 from floatsim.arrays.options import RoundingOptions
@@ -40,227 +41,63 @@ def _compare(
     return finish(operation, result[()], events, call_options, operands)
 
 
-@implements(np.equal)
-def equal(
-    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a == b, by value (IEEE 754-2019, 5.6.1, 5.11).
+_DOCUMENTATION = """Return whether {relation}, by value (IEEE 754-2019, 5.6.1, 5.11).
 
-    A quiet NaN raises nothing, unless `signaling=True`.
+{quiet}
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
+Parameters
+----------
+a, b : array_like of floats
+    FloatArrays, arrays whose dtype is a format, or Python numbers. The shapes broadcast. The formats may differ.
+signaling : bool
+    Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
+out : array of bool for the result, optional
+**options : daz, return_flags
+    As in `fs.add`. The other rounding options are accepted and have no effect.
 
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
+Returns
+-------
+ndarray of bool
+    With `return_flags`, (result, flags).
 
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([False, False])
-    """
-    return _compare("equal", a, b, (False, True, False, False), signaling, options, out)
+Examples
+--------
+>>> import floatsim as fs
+>>> fs.{name}(fs.array([1.0, float("nan")], "bf16"), 2.0)
+array([{example}])
+"""
+_QUIET = "A quiet NaN raises nothing, unless `signaling=True`."
+_SIGNALING = "A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`."
 
 
-@implements(np.not_equal)
-def not_equal(
-    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a != b, by value (IEEE 754-2019, 5.6.1, 5.11).
+def _comparison(
+    name: str, relation: str, holds: _Relations, example: str, *, ufunc: Any = None, signals: bool = False
+) -> Callable[..., BoolResult]:
+    """Return a public comparison. `example` is the text of the result for (1, NaN) and 2."""
 
-    A quiet NaN raises nothing, unless `signaling=True`. The result is True for NaN.
+    def compare(
+        a: Floats, b: Floats, *, signaling: bool = signals, out: BoolOut = None, **options: Unpack[RoundingOptions]
+    ) -> BoolResult:
+        return _compare(name, a, b, holds, signaling, options, out)
 
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.not_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([ True,  True])
-    """
-    return _compare("not_equal", a, b, (True, False, True, True), signaling, options, out)
+    compare.__name__ = compare.__qualname__ = name
+    compare.__doc__ = _DOCUMENTATION.format(
+        name=name, relation=relation, quiet=_SIGNALING if signals else _QUIET, example=example
+    )
+    return compare if ufunc is None else implements(ufunc)(compare)
 
 
-@implements(np.less)
-def less(
-    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a < b, by value (IEEE 754-2019, 5.6.1, 5.11).
-
-    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
-
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.less(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([ True, False])
-    """
-    return _compare("less", a, b, (True, False, False, False), signaling, options, out)
-
-
-@implements(np.less_equal)
-def less_equal(
-    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a <= b, by value (IEEE 754-2019, 5.6.1, 5.11).
-
-    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
-
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.less_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([ True, False])
-    """
-    return _compare("less_equal", a, b, (True, True, False, False), signaling, options, out)
-
-
-@implements(np.greater)
-def greater(
-    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a > b, by value (IEEE 754-2019, 5.6.1, 5.11).
-
-    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
-
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.greater(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([False, False])
-    """
-    return _compare("greater", a, b, (False, False, True, False), signaling, options, out)
-
-
-@implements(np.greater_equal)
-def greater_equal(
-    a: Floats, b: Floats, *, signaling: bool = True, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a >= b, by value (IEEE 754-2019, 5.6.1, 5.11).
-
-    A quiet NaN raises INVALID, as in the relational operators of IEEE 754, unless `signaling=False`.
-
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.greater_equal(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([False, False])
-    """
-    return _compare("greater_equal", a, b, (False, True, True, False), signaling, options, out)
-
-
-def unordered(
-    a: Floats, b: Floats, *, signaling: bool = False, out: BoolOut = None, **options: Unpack[RoundingOptions]
-) -> BoolResult:
-    """Return whether a or b is NaN, by value (IEEE 754-2019, 5.6.1, 5.11).
-
-    A quiet NaN raises nothing, unless `signaling=True`.
-
-    Parameters
-    ----------
-    a, b : array_like of floats
-        Operands as in `fs.add`. Their formats may differ.
-    signaling : bool
-        Whether a quiet NaN raises INVALID. A signalling NaN always raises it.
-    out : array of bool for the result, optional
-    **options : daz, return_flags
-        As in `fs.add`. The other rounding options are accepted and have no effect.
-
-    Returns
-    -------
-    ndarray of bool
-        With `return_flags`, (result, flags).
-
-    Examples
-    --------
-    >>> import floatsim as fs
-    >>> fs.unordered(fs.array([1.0, float("nan")], "bf16"), 2.0)
-    array([False,  True])
-    """
-    return _compare("unordered", a, b, (False, False, False, True), signaling, options, out)
+equal = _comparison("equal", "a == b", (False, True, False, False), "False, False", ufunc=np.equal)
+not_equal = _comparison("not_equal", "a != b", (True, False, True, True), " True,  True", ufunc=np.not_equal)
+less = _comparison("less", "a < b", (True, False, False, False), " True, False", ufunc=np.less, signals=True)
+less_equal = _comparison(
+    "less_equal", "a <= b", (True, True, False, False), " True, False", ufunc=np.less_equal, signals=True
+)
+greater = _comparison("greater", "a > b", (False, False, True, False), "False, False", ufunc=np.greater, signals=True)
+greater_equal = _comparison(
+    "greater_equal", "a >= b", (False, True, True, False), "False, False", ufunc=np.greater_equal, signals=True
+)
+unordered = _comparison("unordered", "a or b is NaN", (False, False, False, True), "False,  True")
 
 
 @implements(np.array_equal)

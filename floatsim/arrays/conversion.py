@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from floatsim import reference
+from floatsim._types import Codes
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
 from floatsim.arrays.advisories import warn_of_rounded_number
-from floatsim.arrays.float_array import FloatArray, checked_codes, implements, native, wrap
+from floatsim.arrays.float_array import FloatArray, checked_codes, from_codes, implements, native, wrap
 from floatsim.arrays.interop import as_numpy, is_narrow_integer, stays_on_device, widened
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.arrays.types import (
@@ -38,11 +39,10 @@ from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 
 __all__ = [
-    "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "operand_codes", "quantize",
-    "read", "read_floats", "to_integer",
+    "array", "as_float_array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer",
+    "operand_codes", "quantize", "read", "read_floats", "to_integer",
 ]  # fmt: skip
 
-Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Exact: TypeAlias = "NDArray[np.object_]"
 """Python numbers and texts whose exact values no dtype contains."""
 
@@ -63,7 +63,7 @@ def float_codes(x: FloatArray | NDArray[Any], argument: str) -> tuple[Codes, Flo
     try:
         fmt = as_format(x.dtype)
     except ValueError:
-        advice = f"; use fs.array({argument}, fmt)" if x.dtype.kind in "iu" else "; make it a float or integer array"
+        advice = f"; use fs.array({argument}, format)" if x.dtype.kind in "iu" else "; make it a float or integer array"
         raise TypeError(f"{argument} has dtype {x.dtype}, which is no format{advice}") from None
     return native(x).view(fmt.code_dtype), fmt
 
@@ -130,10 +130,58 @@ def read_floats(x: Any, argument: str) -> tuple[Codes, FloatFormat, bool]:
         kind = next(type(item).__name__ for item in source.flat if not isinstance(item, float))
         what = {"str": "text", "int": "an integer that is no float64 number"}.get(kind, f"a {kind}")
         raise TypeError(
-            f"{argument} holds {what}, which has no format; fs.array({argument}, fmt) rounds it to a format, and "
-            f"fs.encode({argument}, fmt) returns the code"
+            f"{argument} holds {what}, which has no format; fs.array({argument}, format) rounds it to a format, and "
+            f"fs.encode({argument}, format) returns the code"
         )
     return *float_codes(source, argument), isinstance(source, FloatArray)
+
+
+def as_float_array(x: Any, argument: str, format: FormatLike | None = None) -> FloatArray:
+    """Return an argument as a FloatArray of the same memory, where its library allows that.
+
+    Parameters
+    ----------
+    x : array_like of floats, or codes
+        A FloatArray, an array of NumPy, ml_dtypes, torch, JAX or CuPy, or numbers. An array of unsigned integers, or of
+        the raw bytes ("V1", "V2") that `np.load` returns for ml_dtypes, holds codes of `format`.
+    argument : str
+        The name of the argument in error messages.
+    format : format, optional
+        The format of codes. For floats, `in_format` checks it.
+
+    Raises
+    ------
+    TypeError
+        If x holds integers or raw bytes and no `format` of their width is given, or if it holds no floats.
+    """
+    if isinstance(x, FloatArray):
+        return x
+    source = read(x.detach() if hasattr(x, "detach") else x, argument)
+    if isinstance(source, np.ndarray):
+        raw = source.dtype.kind == "V" and source.dtype.names is None and not _is_float(source.dtype)
+        if raw or (source.dtype.kind == "u" and not isinstance(x, int | list | tuple)):
+            return _of_codes(source, argument, format)
+    codes, fmt, _ = read_floats(source, argument)
+    return FloatArray(np.asarray(codes), fmt)
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    try:
+        as_format(dtype)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _of_codes(x: Any, argument: str, format: FormatLike | None) -> FloatArray:
+    if format is None:
+        raise TypeError(
+            f"{argument} has dtype {x.dtype}: it holds codes, not numbers; name their format, as in format='bf16'"
+        )
+    fmt = as_format(format)
+    if x.dtype.itemsize != fmt.code_dtype.itemsize:
+        raise TypeError(f"{argument} has dtype {x.dtype}; codes of {fmt.name} have {fmt.code_dtype}")
+    return from_codes(x.view(fmt.code_dtype), fmt)
 
 
 def exact_number(x: Any, argument: str, daz: bool = False) -> reference.Number:
@@ -252,7 +300,7 @@ def with_flags(result: Any, events: NDArray[np.uint8], options: CallOptions) -> 
 
 
 @spell_out(RoundingOptions)
-def encode(x: Values, fmt: FormatLike, *, out: CodeOut = None, **options: Unpack[RoundingOptions]) -> CodeResult:
+def encode(x: Values, format: FormatLike, *, out: CodeOut = None, **options: Unpack[RoundingOptions]) -> CodeResult:
     """Round values to a format and return their codes.
 
     Parameters
@@ -261,16 +309,16 @@ def encode(x: Values, fmt: FormatLike, *, out: CodeOut = None, **options: Unpack
         float64, float32, float16 or ml_dtypes arrays, FloatArrays, integer arrays, Python numbers of any size
         (int, float, Fraction, Decimal), texts ("0.1", "0x1.8p3", "1/3"), or lists of these. Each is
         rounded once, from its exact value.
-    fmt : format
+    format : format
         Where to: anything `as_format` takes.
     out : ndarray of unsigned int, optional
-        Where to write the codes: of x's shape and of the dtype `fmt.code_dtype`. It may not be x.
+        Where to write the codes: of x's shape and of the dtype `format.code_dtype`. It may not be x.
     {keywords}
 
     Returns
     -------
     ndarray of unsigned int
-        The codes, `fmt.code_dtype`, in the shape of x. With `return_flags`, (codes, flags).
+        The codes, `format.code_dtype`, in the shape of x. With `return_flags`, (codes, flags).
 
     Raises
     ------
@@ -291,13 +339,13 @@ def encode(x: Values, fmt: FormatLike, *, out: CodeOut = None, **options: Unpack
     >>> fs.encode("0.1", "bf16", return_flags=True)
     (np.uint16(15821), np.uint8(1))
     """
-    fmt, call_options = as_format(fmt), resolve(options)
-    target = None if out is None else _writable(out, fmt.code_dtype)
-    codes, events, _, operands = _to_codes(x, fmt, call_options, "x", target)
+    format, call_options = as_format(format), resolve(options)
+    target = None if out is None else _writable(out, format.code_dtype)
+    codes, events, _, operands = _to_codes(x, format, call_options, "x", target)
     if target is not None and codes is not target:
         target[...] = codes
     result = codes[()] if out is None else out
-    return finish("encode", result, events, call_options, operands, (codes, fmt))
+    return finish("encode", result, events, call_options, operands, (codes, format))
 
 
 def _writable(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -317,14 +365,14 @@ def _check_shape(out: NDArray[Any] | None, shape: tuple[int, ...], argument: str
         raise ValueError(f"out has the shape {out.shape}, but {argument} has {shape}")
 
 
-def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> Float64Result:
+def decode(codes: Integers, format: FormatLike, *, out: Float64Out = None) -> Float64Result:
     """Return the values of codes as float64, exactly. Every NaN becomes the canonical NaN.
 
     Parameters
     ----------
     codes : array_like of int
         Codes, 0 to 2**bits - 1.
-    fmt : format
+    format : format
         The format of the codes.
     out : ndarray of float64, optional
         Where to write the values: of the shape of `codes`.
@@ -346,24 +394,24 @@ def decode(codes: Integers, fmt: FormatLike, *, out: Float64Out = None) -> Float
     >>> fs.decode([0x3C00, 0x0001, 0xFC00], "fp16")
     array([1.00000000e+00, 5.96046448e-08,           -inf])
     """
-    fmt = as_format(fmt)
-    source = checked_codes(codes, fmt)
+    format = as_format(format)
+    source = checked_codes(codes, format)
     target = None if out is None else _writable(out, np.dtype(np.float64))
     _check_shape(target, source.shape, "codes")
-    values = backends.emulator().decode(source, fmt, target)
+    values = backends.emulator().decode(source, format, target)
     return values[()] if out is None else out
 
 
 @spell_out(RoundingOptions)
-def array(values: Values, fmt: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> FloatArrayResult:
-    """Return a FloatArray of `values`, rounded to `fmt`.
+def array(values: Values, format: FormatLike | None = None, **options: Unpack[RoundingOptions]) -> FloatArrayResult:
+    """Return a FloatArray of `values`, rounded to `format`.
 
     Parameters
     ----------
     values : array_like
         Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
         as in `fs.encode`.
-    fmt : format, optional
+    format : format, optional
         Default: the format that the values' dtype is (float64 for Python floats).
     {keywords}
 
@@ -375,7 +423,7 @@ def array(values: Values, fmt: FormatLike | None = None, **options: Unpack[Round
     Raises
     ------
     TypeError
-        For an input that is not a number, for unknown keywords, and for integers without `fmt`.
+        For an input that is not a number, for unknown keywords, and for integers without `format`.
     ValueError
         For unknown names of options, and for stochastic rounding without a seed.
 
@@ -385,17 +433,17 @@ def array(values: Values, fmt: FormatLike | None = None, **options: Unpack[Round
     >>> fs.array([0.1, 1/3, 1e5], fs.BF16)
     FloatArray([0.1001, 0.334, 9.984e+04], BF16)
     """
-    if fmt is None:
-        fmt = float_codes(read(values, "values"), "values")[1]
-    fmt, call_options = as_format(fmt), resolve(options)
-    codes, events, _, operands = _to_codes(values, fmt, call_options, "values")
-    return finish("encode", FloatArray(codes, fmt), events, call_options, operands, (codes, fmt))
+    if format is None:
+        format = float_codes(read(values, "values"), "values")[1]
+    format, call_options = as_format(format), resolve(options)
+    codes, events, _, operands = _to_codes(values, format, call_options, "values")
+    return finish("encode", FloatArray(codes, format), events, call_options, operands, (codes, format))
 
 
 @implements("convert")
 @stays_on_device
 @spell_out(RoundingOptions)
-def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
+def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round values to a format and return an array of that format.
 
     Parameters
@@ -403,7 +451,7 @@ def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> F
     x : array_like
         Float and integer arrays, FloatArrays, Python numbers of any size, texts ("0.1", "0x1.8p3"), or lists of these,
         as in `fs.encode`.
-    fmt : format
+    format : format
         Where to.
     {keywords}
 
@@ -428,21 +476,21 @@ def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> F
     >>> fs.convert([1.2345], "tf32")
     FloatArray([1.2344], TF32)
     """
-    fmt, call_options = as_format(fmt), resolve(options)
-    codes, events, float_array, operands = _to_codes(x, fmt, call_options, "x")
-    return finish("convert", wrap(codes, fmt, float_array), events, call_options, operands, (codes, fmt))
+    format, call_options = as_format(format), resolve(options)
+    codes, events, float_array, operands = _to_codes(x, format, call_options, "x")
+    return finish("convert", wrap(codes, format, float_array), events, call_options, operands, (codes, format))
 
 
 @stays_on_device
 @spell_out(RoundingOptions)
-def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[RoundingOptions]) -> SameKindResult:
+def quantize(x: Floats, format: FormatLike, *, out: Out = None, **options: Unpack[RoundingOptions]) -> SameKindResult:
     """Round values to the values of a format and keep them in their own dtype.
 
     Parameters
     ----------
     x : array_like of floats
         A float array, a FloatArray, or Python floats (float64).
-    fmt : format
+    format : format
         The format whose values the results will have.
     out : FloatArray or ndarray, optional
         Where to write the result: of x's shape and dtype. It may be x itself.
@@ -466,15 +514,15 @@ def quantize(x: Floats, fmt: FormatLike, *, out: Out = None, **options: Unpack[R
     >>> fs.quantize(np.float32([0.1, 300, 1e-5]), "e4m3")
     array([1.015625e-01, 2.880000e+02, 0.000000e+00], dtype=float32)
     """
-    fmt, call_options = as_format(fmt), resolve(options)
+    format, call_options = as_format(format), resolve(options)
     codes, carrier, float_array = read_floats(x, "x")
-    if not contains(carrier, fmt):
-        raise TypeError(f"{carrier.name} cannot hold all values of {fmt.name}; use fs.convert(x, {fmt.name!r})")
+    if not contains(carrier, format):
+        raise TypeError(f"{carrier.name} cannot hold all values of {format.name}; use fs.convert(x, {format.name!r})")
     wanted = wants_events(call_options)
     target = np.empty(codes.shape, codes.dtype) if out is None else out_codes(out, carrier, codes.shape)
     if wanted and np.may_share_memory(target, codes):
         codes = codes.copy()  # the log shows the operands
-    events = _backend(carrier, fmt).quantize(codes, carrier, fmt, call_options, wanted, target)
+    events = _backend(carrier, format).quantize(codes, carrier, format, call_options, wanted, target)
     result = wrap(target, carrier, float_array) if out is None else out
     if events is None:
         return result
@@ -519,14 +567,14 @@ def to_integer(x: Floats, dtype: DTypeLike, **options: Unpack[RoundingOptions]) 
 
 
 @spell_out(RoundingOptions)
-def from_integer(n: Integers, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
+def from_integer(n: Integers, format: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
     """Round integers of any size to a format (convertFromInt, IEEE 754-2019, 5.4.1).
 
     Parameters
     ----------
     n : array_like of int
         An integer array, or Python integers of any size.
-    fmt : format
+    format : format
         Where to.
     {keywords}
 
@@ -552,7 +600,7 @@ def from_integer(n: Integers, fmt: FormatLike, **options: Unpack[RoundingOptions
     )
     if not integers:
         raise TypeError("n must be integers; fs.convert accepts floats")
-    return convert(n, fmt, **options)
+    return convert(n, format, **options)
 
 
 @implements(np.where)

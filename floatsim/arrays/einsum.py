@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import Codes, convert, read_floats
+from floatsim._types import Codes
+from floatsim.arrays.conversion import convert, read_floats
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import matmul

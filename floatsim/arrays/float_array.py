@@ -77,15 +77,15 @@ def _missing(name: str) -> TypeError:
 class FloatArray(NDArrayOperatorsMixin):
     """An n-dimensional array of numbers in any `FloatFormat`.
 
-    Make one with `fs.array(values, fmt)` or `fs.from_codes(codes, fmt)`. NumPy's operators, ufuncs and shape functions
-    accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray` returns the
-    NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
+    Make one with `fs.array(values, format)` or `fs.from_codes(codes, format)`. NumPy's operators, ufuncs and shape
+    functions accept it. Each operation rounds once to the format, with the options of `fs.context`. `np.asarray`
+    returns the NumPy or ml_dtypes array where the format has a dtype, and float64 otherwise.
 
     Parameters
     ----------
     codes : ndarray of unsigned int
-        The codes, of dtype `fmt.code_dtype`. The array is not copied.
-    fmt : FloatFormat
+        The codes, of dtype `format.code_dtype`. The array is not copied.
+    format : FloatFormat
         The format of the codes.
 
     Examples
@@ -102,11 +102,11 @@ class FloatArray(NDArrayOperatorsMixin):
     _codes: NDArray[np.unsignedinteger[Any]]
     _format: FloatFormat
 
-    def __init__(self, codes: NDArray[np.unsignedinteger[Any]], fmt: FloatFormat) -> None:
-        if codes.dtype != fmt.code_dtype:
-            raise TypeError(f"codes of {fmt.name} are {fmt.code_dtype}, not {codes.dtype}; see fs.from_codes")
+    def __init__(self, codes: NDArray[np.unsignedinteger[Any]], format: FloatFormat) -> None:
+        if codes.dtype != format.code_dtype:
+            raise TypeError(f"codes of {format.name} are {format.code_dtype}, not {codes.dtype}; see fs.from_codes")
         self._codes = codes
-        self._format = fmt
+        self._format = format
 
     # -- attributes ----------------------------------------------------------------------------------------
     @property
@@ -227,11 +227,11 @@ class FloatArray(NDArrayOperatorsMixin):
     def copy(self) -> FloatArray:
         return self._like(self._codes.copy())
 
-    def astype(self, fmt: FormatLike, **options: Unpack[RoundingKeywords]) -> FloatArray:
+    def astype(self, format: FormatLike, **options: Unpack[RoundingKeywords]) -> FloatArray:
         """Return this array converted to another format: `fs.convert` describes the keywords."""
         convert = _registered("convert")
         assert convert is not None
-        converted: FloatArray = convert(self, fmt, **options)
+        converted: FloatArray = convert(self, format, **options)
         return converted
 
     # -- reductions ----------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ implements(np.size)(lambda a, axis=None: a.size if axis is None else a.shape[axi
 # -- making, wrapping, saving -------------------------------------------------------------------------------------
 
 
-def from_codes(codes: Integers, fmt: FormatLike) -> FloatArray:
+def from_codes(codes: Integers, format: FormatLike) -> FloatArray:
     """Return the FloatArray with these codes.
 
     An array of the format's code dtype is not copied, as in np.asarray.
@@ -464,7 +464,7 @@ def from_codes(codes: Integers, fmt: FormatLike) -> FloatArray:
     ----------
     codes : array_like of int
         Codes, 0 to 2**bits - 1, of any shape.
-    fmt : format
+    format : format
         The format of the codes.
 
     Returns
@@ -484,8 +484,8 @@ def from_codes(codes: Integers, fmt: FormatLike) -> FloatArray:
     >>> fs.from_codes([0x7E, 0x7F], "e4m3")
     FloatArray([448.0, nan], E4M3)
     """
-    fmt = as_format(fmt)
-    return FloatArray(checked_codes(codes, fmt), fmt)
+    format = as_format(format)
+    return FloatArray(checked_codes(codes, format), format)
 
 
 def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
@@ -508,11 +508,11 @@ def checked_codes(codes: Any, fmt: FloatFormat) -> NDArray[np.unsignedinteger[An
     return given.astype(fmt.code_dtype, copy=False)
 
 
-def wrap(codes: NDArray[Any], fmt: FloatFormat, as_float_array: bool) -> Any:
+def wrap(codes: NDArray[Any], format: FloatFormat, as_float_array: bool) -> Any:
     """Return codes as a FloatArray, or as the NumPy array where that is possible and `as_float_array` is False."""
-    dtype = fmt.dtype
+    dtype = format.dtype
     if as_float_array or dtype is None:
-        return FloatArray(np.asarray(codes), fmt)
+        return FloatArray(np.asarray(codes), format)
     return codes.view(dtype)[()]
 
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, fma, maximum_number, subtract
 from floatsim.arrays.float_array import FloatArray, from_codes, implements
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import deliver, operate, read_operands
+from floatsim.arrays.operands import deliver, operate, operation, read_operands
 from floatsim.arrays.options import RoundingOptions
 from floatsim.arrays.types import FloatResult, Floats, Out
 from floatsim.formats import FP32, FormatLike
@@ -60,7 +59,7 @@ def _call(name: str, arguments: dict[str, Any], format: FormatLike | None, out: 
 
 
 @implements(np.exp)
-@stays_on_device
+@operation
 def exp(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -68,13 +67,7 @@ def exp(
 
     exp(0) is 1 exactly; no other result is exact.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -86,7 +79,7 @@ def exp(
 
 
 @implements(np.exp2)
-@stays_on_device
+@operation
 def exp2(
     a: Floats,
     *,
@@ -108,10 +101,7 @@ def exp2(
     approximate : {"none", "flash-attention-4"}
         The second takes FP32 only, and no options. Source: flash_attn/cute/utils.py, `ex2_emulation` of degree 3, of
         https://github.com/Dao-AILab/flash-attention; arXiv:2603.05451. Not compared with a GPU.
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {options}
 
     Examples
     --------
@@ -150,19 +140,13 @@ def _flash_attention_exp2(a: FloatArray) -> Any:
     return y.codes + (whole.codes << np.uint32(23))
 
 
-@stays_on_device
+@operation
 def exp10(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return 10**a, rounded once (IEEE 754-2019, 9.2).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -174,7 +158,7 @@ def exp10(
 
 
 @implements(np.expm1)
-@stays_on_device
+@operation
 def expm1(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -182,13 +166,7 @@ def expm1(
 
     Accurate for small a, where exp(a) - 1 cancels. expm1(-0) is -0.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -200,7 +178,7 @@ def expm1(
 
 
 @implements(np.log)
-@stays_on_device
+@operation
 def log(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -208,13 +186,7 @@ def log(
 
     log(0) is -inf with DIVIDE_BY_ZERO. Negative numbers give NaN with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -226,7 +198,7 @@ def log(
 
 
 @implements(np.log2)
-@stays_on_device
+@operation
 def log2(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -234,13 +206,7 @@ def log2(
 
     Powers of two give exact results. Zero and negative numbers: as in `fs.log`.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -252,7 +218,7 @@ def log2(
 
 
 @implements(np.log10)
-@stays_on_device
+@operation
 def log10(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -260,13 +226,7 @@ def log10(
 
     Zero and negative numbers: as in `fs.log`.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -278,7 +238,7 @@ def log10(
 
 
 @implements(np.log1p)
-@stays_on_device
+@operation
 def log1p(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -287,13 +247,7 @@ def log1p(
     Accurate for small a, where 1 + a absorbs them. log1p(-1) is -inf with DIVIDE_BY_ZERO; smaller numbers give NaN
     with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -305,7 +259,7 @@ def log1p(
 
 
 @implements(np.sin)
-@stays_on_device
+@operation
 def sin(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -313,13 +267,7 @@ def sin(
 
     The argument is reduced exactly, however large it is. Infinities give NaN with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -331,7 +279,7 @@ def sin(
 
 
 @implements(np.cos)
-@stays_on_device
+@operation
 def cos(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -339,13 +287,7 @@ def cos(
 
     Arguments as in `fs.sin`.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -357,7 +299,7 @@ def cos(
 
 
 @implements(np.tan)
-@stays_on_device
+@operation
 def tan(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -365,13 +307,7 @@ def tan(
 
     Arguments as in `fs.sin`.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -383,7 +319,7 @@ def tan(
 
 
 @implements(np.arcsin)
-@stays_on_device
+@operation
 def asin(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -391,13 +327,7 @@ def asin(
 
     Numbers beyond 1 give NaN with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -409,7 +339,7 @@ def asin(
 
 
 @implements(np.arccos)
-@stays_on_device
+@operation
 def acos(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -417,13 +347,7 @@ def acos(
 
     Numbers beyond 1 give NaN with INVALID. acos(1) is +0.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -435,19 +359,13 @@ def acos(
 
 
 @implements(np.arctan)
-@stays_on_device
+@operation
 def atan(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the arc tangent of a in radians, rounded once (IEEE 754-2019, 9.2).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -459,19 +377,13 @@ def atan(
 
 
 @implements(np.sinh)
-@stays_on_device
+@operation
 def sinh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the hyperbolic sine of a, rounded once (IEEE 754-2019, 9.2).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -483,19 +395,13 @@ def sinh(
 
 
 @implements(np.cosh)
-@stays_on_device
+@operation
 def cosh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the hyperbolic cosine of a, rounded once (IEEE 754-2019, 9.2).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -507,19 +413,13 @@ def cosh(
 
 
 @implements(np.tanh)
-@stays_on_device
+@operation
 def tanh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the hyperbolic tangent of a, rounded once (IEEE 754-2019, 9.2).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -530,19 +430,13 @@ def tanh(
     return _call("tanh", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def erf(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the error function of a, rounded once (DLMF, 7.2.1).
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -553,7 +447,7 @@ def erf(
     return _call("erf", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def rsqrt(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -561,13 +455,7 @@ def rsqrt(
 
     A zero gives an infinity of its sign with DIVIDE_BY_ZERO. Negative numbers give NaN with INVALID.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -579,7 +467,7 @@ def rsqrt(
 
 
 @implements(np.reciprocal)
-@stays_on_device
+@operation
 def reciprocal(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -587,13 +475,7 @@ def reciprocal(
 
     A zero gives an infinity of its sign with DIVIDE_BY_ZERO.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -605,7 +487,7 @@ def reciprocal(
 
 
 @implements(np.cbrt)
-@stays_on_device
+@operation
 def cbrt(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -613,13 +495,7 @@ def cbrt(
 
     Negative numbers have negative roots.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -630,19 +506,13 @@ def cbrt(
     return _call("cbrt", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def sigmoid(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return the logistic function 1 / (1 + exp(-a)), rounded once.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -653,7 +523,7 @@ def sigmoid(
     return _call("sigmoid", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def silu(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -661,13 +531,7 @@ def silu(
 
     silu(-inf) is the limit, -0.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -678,19 +542,13 @@ def silu(
     return _call("silu", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def softplus(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
     """Return log(1 + exp(a)), rounded once.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -701,7 +559,7 @@ def softplus(
     return _call("softplus", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def mish(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -709,13 +567,7 @@ def mish(
 
     mish(-inf) is the limit, -0.
 
-    Parameters
-    ----------
-    a : array_like of floats
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {parameters}
 
     Examples
     --------
@@ -726,7 +578,7 @@ def mish(
     return _call("mish", {"a": a}, format, out, options)
 
 
-@stays_on_device
+@operation
 def gelu(
     a: Floats,
     *,
@@ -745,10 +597,7 @@ def gelu(
     a : array_like of floats
     approximate : {"none", "tanh"}
         Which of the two, by the names of PyTorch.
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {options}
 
     Examples
     --------
@@ -764,7 +613,7 @@ def gelu(
 
 
 @implements(np.power)
-@stays_on_device
+@operation
 def power(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -777,10 +626,7 @@ def power(
     ----------
     a, b : array_like of floats
         Operands as in `fs.add`.
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {options}
 
     Examples
     --------
@@ -792,7 +638,7 @@ def power(
 
 
 @implements(np.hypot)
-@stays_on_device
+@operation
 def hypot(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
 ) -> FloatResult:
@@ -804,10 +650,7 @@ def hypot(
     ----------
     a, b : array_like of floats
         Operands as in `fs.add`.
-    format : format of the result, optional
-    out : array for the result, optional
-    **options : rounding, overflow, daz, ftz, tininess, seed, random_bits, offset, return_flags
-        All as in `fs.add`, and so are the result and the errors.
+    {options}
 
     Examples
     --------

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from floatsim._warnings import warn
 from floatsim.formats import FloatFormat, as_format
+from floatsim.formats._validation import HINTS, refuse_unknown_keyword
 
 __all__ = [
     "as_numpy",
@@ -258,7 +259,11 @@ def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except TypeError:
+            refuse_unknown_keyword(function, kwargs)
+            raise
         moved: R
         if "torch" in sys.modules:
             tensors: list[Any] = [x for x in (*args, *kwargs.values()) if is_tensor(x)]
@@ -270,6 +275,7 @@ def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
             return moved
         return result
 
+    vars(called)[HINTS] = True
     return called
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     AccumulationLike,
     TensorCore,
@@ -23,7 +24,7 @@ from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
 from floatsim.arrays.advisories import warn_of_fp64_instruction
 from floatsim.arrays.block_scaling import block_scales
-from floatsim.arrays.conversion import Codes, out_codes, read_floats
+from floatsim.arrays.conversion import out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.operands import deliver
@@ -39,9 +40,7 @@ from floatsim.reference.random import Site, split_seed
 if TYPE_CHECKING:
     from floatsim.emulator.plan import Plan
 
-__all__ = ["dot", "explain_plan", "matmul"]
-
-Operand = tuple[Codes, FloatFormat]
+__all__ = ["Part", "dot", "explain_plan", "matmul"]
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------
@@ -136,11 +135,54 @@ def _addend(c: Any, shape: tuple[int, ...]) -> tuple[Operand | None, bool]:
         raise ValueError(f"c {codes.shape} does not fit the result {shape}") from None
 
 
-# -- alpha and beta ----------------------------------------------------------------------------------------------------
+# -- parts of products, alpha and beta ---------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
-    """The place of the results in a whole product: the number of the first element, and the whole's rows, columns."""
+@dataclass(frozen=True)
+class Part:
+    """The place of a matrix product in a larger one: its stochastic roundings draw as in the larger product.
+
+    Element (n, i, j) of the part has the flat index ((batch + n) * rows + row + i) * columns + column + j.
+
+    Parameters
+    ----------
+    first : (batch, row, column)
+        The place of the part's first element.
+    whole : (rows, columns)
+        The shape of the larger product's matrices.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For other lengths, and for numbers that are no integers from 0 to 2**63 - 1.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> a, b, options = np.eye(4, 8, dtype="f4") / 3, np.ones((8, 6), "f4"), {"rounding": "stochastic", "seed": 1}
+    >>> whole = fs.matmul(a, b, accumulate="fp16", **options)
+    >>> part = fs.matmul(a[2:], b[:, 3:], accumulate="fp16", part=fs.Part((0, 2, 3), (4, 6)), **options)
+    >>> np.array_equal(whole[2:, 3:], part)
+    True
+    """
+
+    first: tuple[int, int, int]
+    whole: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        for name, words, parts in (("first", "(batch, row, column)", 3), ("whole", "(rows, columns)", 2)):
+            given = getattr(self, name)
+            if not isinstance(given, Sequence) or len(given) != parts:
+                raise ValueError(f"{name} must be {words}, not {given!r}")
+            numbers = tuple(as_index(n, f"{name}[{i}]", 0, _MOST) for i, n in enumerate(given))
+            object.__setattr__(self, name, numbers)
+
+
+_MOST = (1 << 63) - 1
+
+
+class _Place(NamedTuple):
+    """The number of the first element in a whole product, and the rows and columns of the whole."""
 
     first: int
     whole: tuple[int, int]
@@ -151,24 +193,20 @@ class _Part(NamedTuple):
         return [((n, i), self.first + (n * rows + i) * columns) for n, i in np.ndindex(*shape[:2])]
 
 
-def _part(offset: Any, shape: Any, results: tuple[int, int, int]) -> _Part | None:
-    """Return the place that `offset=` and `shape=` name, or None without them."""
-    if offset is None and shape is None:
+def _place(part: Any, results: tuple[int, int, int]) -> _Place | None:
+    """Return the place that `part=` names, or None without it."""
+    if part is None:
         return None
-    if offset is None or shape is None:
-        raise ValueError("offset=(batch, row, column) and shape=(rows, columns) of the whole product go together")
-    if len(offset) != 3 or len(shape) != 2:
-        raise ValueError(f"offset has three numbers (batch, row, column) and shape two, not {offset!r} and {shape!r}")
-    most = (1 << 63) - 1
-    batch, row, column = (as_index(n, f"offset[{i}]", 0, most) for i, n in enumerate(offset))
-    rows, columns = (as_index(n, f"shape[{i}]", 0, most) for i, n in enumerate(shape))
+    if not isinstance(part, Part):
+        raise TypeError(f"part must be fs.Part((batch, row, column), (rows, columns)), not {part!r}")
+    (batch, row, column), (rows, columns) = part.first, part.whole
     if row + results[1] > rows or column + results[2] > columns:
         raise ValueError(
             f"the result {results[1:]} at row {row} and column {column} is no part of a whole {(rows, columns)}"
         )
-    if (batch + results[0]) * rows * columns > most:
+    if (batch + results[0]) * rows * columns > _MOST:
         raise ValueError("the whole product has more than 2**63 - 1 elements up to this part")
-    return _Part((batch * rows + row) * columns + column, (rows, columns))
+    return _Place((batch * rows + row) * columns + column, (rows, columns))
 
 
 def _scaled(
@@ -201,8 +239,7 @@ def matmul(
     format: FormatLike | None = None, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, result_rounding: RoundingLike | None = None, daz: bool | None = None,
     ftz: bool | None = None, tininess: TininessLike | None = None, seed: SeedLike | None = None,
-    random_bits: int | None = None, offset: tuple[int, int, int] | None = None, shape: tuple[int, int] | None = None,
-    out: Out = None, backend: BackendName | None = None,
+    random_bits: int | None = None, part: Part | None = None, out: Out = None, backend: BackendName | None = None,
 ) -> FloatResult:  # fmt: skip
     """Return the matrix product alpha * (a @ b) + beta * c, with the formats, roundings and order of a description.
 
@@ -244,11 +281,9 @@ def matmul(
         ones.
     random_bits : int, optional
         The random bits of a stochastic rounding, 1 to 64.
-    offset : (batch, row, column), optional
-    shape : (rows, columns), optional
+    part : fs.Part, optional
         For a part of a larger product, so that its stochastic roundings draw as in the larger one: the place of the
-        part's first element, and the shape of the larger product's matrices. Element (n, i, j) of the part has the
-        flat index ((batch + n) * rows + row + i) * columns + column + j. The part has all of K.
+        part's first element, and the shape of the larger product's matrices. The part has all of K.
     overflow, result_rounding : optional
         Of the final conversion to the result's format alone: "infinity", "saturate_finite" (which also turns the
         accumulator's infinities into max) or "saturate_propagate"; a rounding mode, by default `rounding`. Inside,
@@ -285,8 +320,8 @@ def matmul(
     Under `fs.record`, "matmul.product" and "matmul.sum" count the roundings of products and of sums. Exact products
     have no "matmul.product". `log.first` has, for every element of the result, the first k of each event.
 
-    Stochastic rounding draws for the flat index of the result's element (batch, i, j), or for the one that `offset` and
-    `shape` define. The page "Sums" of the documentation lists the sites. The number of threads, the tiles and the
+    Stochastic rounding draws for the flat index of the result's element (batch, i, j), or for the one that `part`
+    defines. The page "Sums" of the documentation lists the sites. The number of threads, the tiles and the
     memory layout change no bit.
 
     Examples
@@ -326,16 +361,16 @@ def matmul(
         warn_of_fp64_instruction(x, y, accumulate)
     if out is not None:
         out_codes(out, call.format, batch.shape)
-    part = _part(offset, shape, batch.inner)
+    place = _place(part, batch.inner)
     multiply = recording.one_recorded_call(_multiply) if recording.ACTIVE_LOGS.get() else _multiply
-    codes = multiply(batch, x_format, y_format, addend, scales, block, call, part)
+    codes = multiply(batch, x_format, y_format, addend, scales, block, call, place)
     float_array = x_float or y_float or c_float
     return wrap(codes, call.format, float_array) if out is None else deliver(codes, call.format, float_array, out)
 
 
 def _multiply(
     batch: _Batch, a: FloatFormat, b: FloatFormat, c: Operand | None, scales: tuple[_Scale, _Scale],
-    block: BlockScales | None, call: AccumulationCall, part: _Part | None,
+    block: BlockScales | None, call: AccumulationCall, place: _Place | None,
 ) -> Codes:  # fmt: skip
     """Return codes in the format of the result and the shape of the batch."""
     alpha, beta = scales
@@ -343,7 +378,7 @@ def _multiply(
     inner = batch.inner
     addend = None if c is None else (c[0].reshape(inner), c[1])
     events = recording.wanted() if recording.ACTIVE_LOGS.get() else _NO_EVENTS
-    numbered: dict[str, Any] = {} if part is None or not call.draws else {"base": part.first, "whole": part.whole}
+    numbered: dict[str, Any] = {} if place is None or not call.draws else {"base": place.first, "whole": place.whole}
     sums = call.backend.accumulate(
         (batch.a, a), (batch.b, b), addend if plain else None, batch.pairs, call.accumulation, call.options, events,
         "matmul", scales=block, **numbered,
@@ -360,10 +395,10 @@ def _multiply(
             codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
         return convert_result("matmul", codes, call) if call.converts else codes
 
-    if part is None or not (call.draws or call.result.attributes.rounding is Rounding.STOCHASTIC):
+    if place is None or not (call.draws or call.result.attributes.rounding is Rounding.STOCHASTIC):
         return finished(sums.codes.reshape(batch.shape), c, call)
     codes = np.empty(inner, call.format.code_dtype)
-    for at, first in part.rows(inner):  # the elements of a row have consecutive numbers
+    for at, first in place.rows(inner):  # the elements of a row have consecutive numbers
         options, result = replace(call.options, offset=first), replace(call.result, offset=first)
         own = None if addend is None else (addend[0][at], addend[1])
         codes[at] = finished(sums.codes[at], own, replace(call, options=options, result=result))

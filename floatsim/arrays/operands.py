@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from floatsim._types import Codes, Operand
 from floatsim.arrays import backends
 from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats, wants_events, with_flags
+from floatsim.arrays.conversion import operand_codes, out_codes, read_floats, wants_events, with_flags
 from floatsim.arrays.float_array import FloatArray, wrap
-from floatsim.arrays.options import RoundingOptions, resolve
+from floatsim.arrays.interop import stays_on_device
+from floatsim.arrays.options import RoundingOptions, resolve, spell_out
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, as_member
 
-__all__ = ["Operand", "check_shapes", "deliver", "no_scales", "operate", "quiet", "read_operands"]
+__all__ = ["check_shapes", "deliver", "no_scales", "operate", "operation", "quiet", "read_operands"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-Operand: TypeAlias = tuple[Codes, FloatFormat]
+def operation(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public operation: fill in its docstring, and return tensors of torch and CuPy for such operands."""
+    return stays_on_device(spell_out(RoundingOptions)(function))
 
 
 def _is_weak(x: Any) -> bool:

@@ -157,24 +157,63 @@ class RoundingOptions(RoundingKeywords, total=False):
         Index of the first element in the random sequence: a chunk of an array gets its own draws.
     return_flags : bool, optional
         Return (result, flags), flags a uint8 array of INVALID 16, DIVIDE_BY_ZERO 8, OVERFLOW 4, UNDERFLOW 2, INEXACT 1.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        A FloatArray if an operand is one, or if the format has no dtype. With `return_flags`, (result, flags).
+
+    Raises
+    ------
+    TypeError
+        For different formats without `format=`, for scale formats, and for unknown keywords.
+    ValueError
+        For shapes that do not broadcast, for unknown names of options, and for stochastic rounding without a seed.
     """
 
     return_flags: bool
 
 
 def spell_out(keywords: type) -> Callable[[F], F]:
-    """Return a decorator that replaces the line `{keywords}` of a docstring by the keywords that a TypedDict documents.
+    """Return a decorator that fills in the docstring of a function, by the docstring of the TypedDict of its keywords.
+
+    - `{keywords}`: the keywords of the TypedDict.
+    - `{results}`: its sections Returns and Raises. `{raises}`: the second one.
+    - `{options}`: the function's own keywords `format` and `out`, `{keywords}` and `{results}`.
+    - `{parameters}`: a section of parameters, with the operands and `{options}`.
 
     The docstring loses its indentation, as `inspect.getdoc` returns it.
     """
 
     def decorate(function: F) -> F:
-        if function.__doc__ and keywords.__doc__:  # python -OO removes them
-            listed = inspect.cleandoc(keywords.__doc__).partition("\n\n")[2]
-            function.__doc__ = inspect.cleandoc(function.__doc__).replace("{keywords}", listed)
+        if not function.__doc__ or not keywords.__doc__:  # python -OO removes them
+            return function
+        listed, _, results = inspect.cleandoc(keywords.__doc__).partition("\n\n")[2].partition("\n\n")
+        names = list(inspect.signature(function).parameters)
+        operands = [name for name in names if name not in ("format", "out", "options")]
+        options = "".join(text for name, text in _OPTIONS.items() if name in names) + f"{listed}\n\n{results}"
+        shapes = " The shapes broadcast." if len(operands) > 1 else ""
+        texts = {
+            "{keywords}": listed, "{results}": results, "{raises}": results[results.find("Raises\n") :],
+            "{options}": options,
+            "{parameters}": f"Parameters\n----------\n{', '.join(operands)} : array_like of floats\n"
+                            f"    FloatArrays, arrays whose dtype is a format, or Python numbers.{shapes}\n{options}",
+        }  # fmt: skip
+        doc = inspect.cleandoc(function.__doc__)
+        for placeholder, text in texts.items():
+            doc = doc.replace(placeholder, text)
+        function.__doc__ = doc
         return function
 
     return decorate
+
+
+_OPTIONS = {
+    "format": "format : format, optional\n"
+              "    The format of the result. Default: that of the operands. Required if their formats differ.\n",
+    "out": "out : FloatArray or ndarray, optional\n    Where to write the result.\n",
+}  # fmt: skip
+"""The keywords next to the rounding options, and their documentation."""
 
 
 def as_backend(value: Any, argument: str) -> str:

@@ -11,6 +11,7 @@ from floatsim.arrays.conversion import array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format, p3109
+from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike
 from floatsim.reference import draws
 
@@ -143,8 +144,9 @@ def _checked_random(random: Any, shape: tuple[int, ...], random_bits: int) -> ND
         ) from None
 
 
+@with_keyword_hints
 def project(
-    x: Values, fmt: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
+    x: Values, format: FormatLike, *, rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     stochastic: StochasticRule = "A", seed: SeedLike | None = None, random: Integers | None = None,
     random_bits: int | None = None,
 ) -> FloatArray:  # fmt: skip
@@ -154,7 +156,7 @@ def project(
     ----------
     x : array_like
         Values as in `fs.encode`: arrays, FloatArrays, Python numbers, texts. Each is rounded once.
-    fmt : format
+    format : format
         A format of P3109 with at most 16 bits: `fs.p3109(8, 3)`, "binary8p3se".
     rounding : Rounding or str, optional
         The rounding mode. Default: the context's.
@@ -196,7 +198,7 @@ def project(
     >>> fs.project([3, 1.5], fs.p3109(8, 1)), fs.project(-1, "binary8p2uf", overflow="saturate_finite")
     (FloatArray([4.0, 1.0], Binary8p1se), FloatArray(0.0, Binary8p2uf))
     """
-    named = _draft_format(fmt, "fmt")
+    named = _draft_format(format, "format")
     if stochastic not in _RULES:
         raise ValueError(f"stochastic must be one of {', '.join(_RULES)}, not {stochastic!r}")
     options = resolve({

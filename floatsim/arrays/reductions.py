@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     Accumulation,
     Kahan,
@@ -27,7 +28,7 @@ from floatsim.accumulation import (
 )
 from floatsim.arrays import events as recording
 from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
-from floatsim.arrays.conversion import Codes, operand_codes, out_codes, read_floats
+from floatsim.arrays.conversion import operand_codes, out_codes, read_floats
 from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
@@ -41,8 +42,6 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.random import Site, split_seed
 
 __all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
-
-Operand: TypeAlias = tuple[Codes, FloatFormat]
 
 
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")

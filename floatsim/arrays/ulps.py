@@ -37,14 +37,14 @@ def _parts(x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.uint64
     return np.maximum(field, 1) - 1023 - spare, significand, regular
 
 
-def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Float64Result:
+def ulp(x: Floats, format: FormatLike | None = None, kind: Kind = "goldberg") -> Float64Result:
     """Return the unit in the last place of real numbers x in a format.
 
     Parameters
     ----------
     x : array_like of floats
         Real numbers (as float64), or a FloatArray, whose format is then the default.
-    fmt : format, optional
+    format : format, optional
         The format whose spacing is returned. Default: the format of x.
     kind : "goldberg", "kahan" or "harrison"
         goldberg: 2**(max(e, emin) - p + 1) for 2**e <= |x| < 2**(e+1). kahan: the width of the interval between the two
@@ -73,24 +73,24 @@ def ulp(x: Floats, fmt: FormatLike | None = None, kind: Kind = "goldberg") -> Fl
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
     codes, own, _ = read_floats(x, "x")
-    fmt = own if fmt is None else as_format(fmt)
-    if fmt.is_scale:
-        raise ValueError(f"{fmt.name} is a scale format: its spacing is its value")
+    format = own if format is None else as_format(format)
+    if format.is_scale:
+        raise ValueError(f"{format.name} is a scale format: its spacing is its value")
     values = np.asarray(decode(codes, own), dtype=np.float64)
     e, significand, regular = _parts(values)
-    t = fmt.trailing_bits
-    exponent = np.maximum(e, fmt.emin) - t
+    t = format.trailing_bits
+    exponent = np.maximum(e, format.emin) - t
     power = significand == np.uint64(1 << 52)
-    above_emin = e > fmt.emin
+    above_emin = e > format.emin
     if kind == "harrison":
         exponent = exponent - (power & above_emin)
     elif kind == "kahan":
         # nearer to the number below 2**e than to the one above: less than half the lower spacing beyond 2**e
         beyond = significand - np.uint64(1 << 52)
         near = beyond < np.uint64(1 << (52 - t - 2)) if t <= 50 else power
-        max_is_power = fmt.max_code & ((1 << t) - 1) == 0
-        exponent = np.minimum(exponent - (near & above_emin & (e <= fmt.emax)), fmt.emax - t - max_is_power)
-    exponent = np.where(regular, exponent, fmt.emin - t)
+        max_is_power = format.max_code & ((1 << t) - 1) == 0
+        exponent = np.minimum(exponent - (near & above_emin & (e <= format.emax)), format.emax - t - max_is_power)
+    exponent = np.where(regular, exponent, format.emin - t)
     unit = _power_of_two(exponent)
     return np.where(np.isfinite(values), unit, np.nan)[()]
 

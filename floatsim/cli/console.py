@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_INPUT", "DIFFERENT", "EXIT_CODES", "FAILED", "BadInputError", "Json", "bad_input", "finish", "json_value",
-    "named_format", "named_formats_of", "one_line", "print_columns", "print_json", "renamed", "rich_console", "split",
+    "named_format", "named_formats_of", "one_line", "print_columns", "print_json", "rich_console", "split",
     "track",
 ]  # fmt: skip
 
@@ -116,16 +116,6 @@ def finish(*, differ: bool, failed: bool) -> None:
     """Exit with `DIFFERENT` or `FAILED`. Return if nothing differs and every row could run."""
     if differ or failed:
         raise typer.Exit(DIFFERENT if differ else FAILED)
-
-
-def renamed(new: Any, old: Any, name: str, former: str) -> Any:
-    """Return the value of an option, given by its name or by a former name. A former name is reported on stderr."""
-    if not old:
-        return new
-    if new:
-        raise BadInputError(f"{former} is the former name of {name}: give only {name}")
-    print(f"floatsim: {former} is deprecated here; write {name}", file=sys.stderr)
-    return old
 
 
 def one_line(error: object) -> str:

@@ -23,7 +23,6 @@ from floatsim.cli.console import (
     named_format,
     one_line,
     print_json,
-    renamed,
     rich_console,
     split,
     track,
@@ -200,7 +199,6 @@ def compare(
     ] = None,
     accumulate: Accumulate = None,
     fmt: Annotated[str | None, typer.Option("--operands", help="Round both matrices to this format first.")] = None,
-    former: Annotated[str | None, typer.Option("--format", "-f", hidden=True)] = None,
     against: Annotated[
         Path | None,
         typer.Option(help="Captured outputs to use instead of a GPU: a file of `floatsim capture` or of the published "
@@ -222,7 +220,6 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare a GPU or this CPU with the emulator, bit by bit. NaN against NaN of FP64 counts as equal."""
     found: Iterable[Comparison]
-    fmt = renamed(fmt, former, "--operands", "--format")
     if files:
         excluded = [part for text in unlike or () for part in split(text)]
         found = [_product(files, accumulate, fmt, against, library, compute, cpu, excluded)]

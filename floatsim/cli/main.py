@@ -23,7 +23,6 @@ import typer
 import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.options import RoundingOptions
-from floatsim.cli.claims import claims_command
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -36,7 +35,6 @@ from floatsim.cli.console import (
     one_line,
     print_columns,
     print_json,
-    renamed,
     rich_console,
     split,
     track,
@@ -45,7 +43,6 @@ from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, iden
 from floatsim.cli.explain import explain_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
-from floatsim.cli.questions import questions_command
 from floatsim.cli.testfloat import testfloat_command
 from floatsim.cli.train import train_command
 from floatsim.cli.verify import verify_command
@@ -334,7 +331,6 @@ def survey(
     formats: Annotated[
         list[str] | None, typer.Option("--operands", help="Round the inputs to this format. Repeat it, or use commas.")
     ] = None,
-    former: Annotated[list[str] | None, typer.Option("--format", "-f", hidden=True)] = None,
     accumulate: Annotated[
         list[str] | None,
         typer.Option("--accumulate", "-a", help="fp32, 'sequential(fp16, fused)', 'exact(fp32)', 'tensorcore(hopper)'; "
@@ -357,7 +353,6 @@ def survey(
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise BadInputError(f"--out: {out} must end in .png, .pdf or .svg")
-    formats = renamed(formats, former, "--operands", "--format")
     tensors = load_all(files) if files else None
     accumulators = [part for text in accumulate for part in split(text)] if accumulate else None
     names: Any = {"rounding": rounding, "overflow": overflow, "seed": seed}  # checked by `context`
@@ -396,8 +391,6 @@ for _command in (
 app.command("operators")(operators_command)
 app.command("train")(train_command)
 app.command("explain")(explain_command)
-app.command("claims")(claims_command)
-app.command("questions")(questions_command)
 app.command("warmup")(warmup_command)
 app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
 app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)

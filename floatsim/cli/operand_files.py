@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floatsim.arrays.conversion import array
+from floatsim.arrays.conversion import array, as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.cli.console import BadInputError, named_format, one_line, split
 from floatsim.cli.matrix_files import READABLE, read_arrays
 from floatsim.formats import FloatFormat
-from floatsim.testing.operands import as_float_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,13 +15,12 @@ from floatsim.training import (
     POLICIES,
     POLICY_ALIASES,
     POLICY_MODIFIERS,
-    Comparison,
     Monitor,
     SpikePolicy,
-    TrainingRun,
     as_policy,
     train,
 )
+from floatsim.training.loop import Comparison, TrainingRun
 
 __all__ = ["train_command"]
 

@@ -12,7 +12,7 @@ import typer
 
 import floatsim
 from floatsim.accumulation import tensor_cores
-from floatsim.cli.console import Json, bad_input, print_json, renamed, rich_console, split, track
+from floatsim.cli.console import Json, bad_input, print_json, rich_console, split, track
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FloatFormat
 
 __all__ = ["COMMON", "warmup_command"]
@@ -60,15 +60,13 @@ def warmup_command(
     formats: Annotated[
         str | None, typer.Option("--operands", help="The formats of the operands of sums, with commas. Default: fp16.")
     ] = None,
-    former: Annotated[str | None, typer.Option("--formats", hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """Compile kernels now, so that no later call waits for it. They are kept on disk, for this processor model."""
     chosen = [part for text in accumulations or () for part in split(text)]
-    formats = renamed(formats, former, "--operands", "--formats") or "fp16"
     calls: list[tuple[str, Callable[[], Any]]] = [] if chosen else list(_calls_of_formats())
     try:
-        for name in split(formats):
+        for name in split(formats or "fp16"):
             for text in chosen or COMMON:
                 calls += _calls_of_sums(text, floatsim.as_format(name))
     except (TypeError, ValueError) as error:

@@ -7,13 +7,15 @@ import functools
 import inspect
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, SupportsFloat, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
-__all__ = ["as_flag", "as_index", "as_real", "every_name_hint", "name_hint", "nearest_name", "with_keyword_hints"]
+__all__ = [
+    "HINTS", "as_flag", "as_index", "as_real", "every_name_hint", "name_hint", "nearest_name", "refuse_unknown_keyword",
+    "with_keyword_hints",
+]  # fmt: skip
 
-
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -80,17 +82,53 @@ def every_name_hint(name: object, known: Iterable[str]) -> str:
     return f"did you mean {near!r}? " * (near is not None) + f"known are {', '.join(names)}"
 
 
-def with_keyword_hints(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function raise a TypeError that lists its keywords, the nearest first, for an unknown keyword."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [x.name for x in parameters if x.kind in (x.KEYWORD_ONLY, x.POSITIONAL_OR_KEYWORD) and x.name != "self"]
+def refuse_unknown_keyword(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise a TypeError that lists all keywords of a function, the nearest first, if one of `keywords` is unknown."""
+    function = inspect.unwrap(function)
+    known: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            known += [parameter.name] * (parameter.kind is not parameter.VAR_POSITIONAL and parameter.name != "self")
+        elif (options := _UNPACKED.fullmatch(str(parameter.annotation))) is None:
+            return  # the function passes its keywords on
+        else:
+            known += function.__globals__[options[1]].__annotations__
+    what = function.__qualname__.removesuffix(".__init__")
+    for name in keywords:
+        if name not in known:
+            hint = every_name_hint(name, known) if known else "it takes no arguments"
+            raise TypeError(f"{what}: unknown keyword {name!r}; {hint}") from None
+
+
+_UNPACKED = re.compile(r"Unpack\[(\w+)\]")
+
+
+def with_keyword_hints(value: T) -> T:
+    """Return a function that raises a TypeError with all its keywords, the nearest first, for an unknown keyword.
+
+    The constructor of a class is replaced in the class. Other values are returned as they are.
+    """
+    if inspect.isclass(value):
+        owner = next(each for each in value.__mro__ if "__init__" in vars(each))
+        constructor = vars(owner)["__init__"]
+        if inspect.isfunction(constructor) and constructor.__module__.startswith("floatsim"):
+            owner.__init__ = with_keyword_hints(constructor)  # type: ignore[misc]
+    if not inspect.isfunction(value) or HINTS in vars(value):
+        return value
+    function: Callable[..., Any] = value
 
     @functools.wraps(function)
-    def call(*args: P.args, **keywords: P.kwargs) -> T:
-        for name in keywords:
-            if name not in names:
-                what = function.__qualname__.removesuffix(".__init__")
-                raise TypeError(f"{what}: unknown keyword {name!r}; {every_name_hint(name, names)}")
-        return function(*args, **keywords)
+    def call(*args: Any, **keywords: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            refuse_unknown_keyword(function, keywords)
+            raise
 
-    return call
+    vars(call)[HINTS] = True
+    return call  # type: ignore[return-value]
+
+
+HINTS = "__keyword_hints__"
+"""The attribute of functions that name the nearest keyword themselves."""

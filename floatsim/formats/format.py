@@ -15,9 +15,10 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from floatsim._literals import FormatName
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BF16", "CUSTOM_COLOUR", "E2M1", "E2M3", "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2",
-    "E5M2FNUZ", "E8M0", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName", "Specials",
-    "as_format", "as_formats", "html_name", "named_formats", "p3109",
+    "E5M2FNUZ", "E8M0", "FORMATS", "FP16", "FP32", "FP64", "TF32", "FloatFormat", "FormatLike", "FormatName",
+    "Specials", "as_format", "as_formats", "html_name", "named_formats", "p3109",
 ]  # fmt: skip
 
 
@@ -450,7 +451,7 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     return FloatFormat(name, width - precision + (not signed), precision - 1, infinite if extended else finite)
 
 
-def html_name(fmt: FloatFormat) -> str:
+def html_name(format: FloatFormat) -> str:
     """Return the name of a format as HTML, with a bar in its colour. The text has the colour of the page.
 
     >>> html_name(FP16)
@@ -458,7 +459,7 @@ def html_name(fmt: FloatFormat) -> str:
     """
     from html import escape
 
-    return f'<b style="border-left:.4em solid {fmt.colour};padding-left:.3em">{escape(fmt.name)}</b>'
+    return f'<b style="border-left:.4em solid {format.colour};padding-left:.3em">{escape(format.name)}</b>'
 
 
 class _TorchDtype(Protocol):
@@ -554,6 +555,10 @@ _LOOKUP: dict[str, FloatFormat] = {
     for fmt, known in _NAMED.items()
     for alias in (fmt.name.lower(), known.dtype or fmt.name.lower(), *known.others)
 }
+
+
+FORMATS: Mapping[str, FloatFormat] = MappingProxyType({fmt.name.lower(): fmt for fmt in _NAMED})
+"""The named formats by their names, as `as_format` takes them."""
 
 
 def named_formats() -> tuple[FloatFormat, ...]:

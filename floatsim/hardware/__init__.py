@@ -29,7 +29,7 @@ _HOMES = {
     ".tables.ptx_matrix": "Variant find variants",
     ".vendor_gemm": "library_matmul",
     ".probing.probe": "probe_dots",
-    ".protocol": "Card DeviceIdentity Dots",
+    ".protocol": "DeviceIdentity Dots",
     ".throughput": "Rate Rates",
     ".captures.replay": "check_silicon",
 }

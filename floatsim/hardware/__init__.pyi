@@ -8,15 +8,15 @@ from floatsim.hardware.cpu.device import Cpu, CpuIdentity
 from floatsim.hardware.device import Device
 from floatsim.hardware.device_info import Info
 from floatsim.hardware.probing.probe import probe_dots
-from floatsim.hardware.protocol import Card, DeviceIdentity, Dots
+from floatsim.hardware.protocol import DeviceIdentity, Dots
 from floatsim.hardware.tables.ptx_matrix import Variant, find, variants
 from floatsim.hardware.throughput import Rate, Rates
 from floatsim.hardware.vendor_gemm import library_matmul
 
 __all__ = [
-    "Card", "Cpu", "CpuIdentity", "Device", "DeviceIdentity", "Dots", "Info", "Rate", "Rates", "UnavailableError",
-    "Variant", "bench", "capture", "check_silicon", "compare", "compare_dots", "find", "info", "is_available",
-    "library_matmul", "probe", "probe_dots", "variants",
+    "Cpu", "CpuIdentity", "Device", "DeviceIdentity", "Dots", "Info", "Rate", "Rates", "UnavailableError", "Variant",
+    "bench", "capture", "check_silicon", "compare", "compare_dots", "find", "info", "is_available", "library_matmul",
+    "probe", "probe_dots", "variants",
 ]
 
 def info() -> Info:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes, Indices, Operand
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accumulate", "convert", "device", "elementwise", "quantize"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Events: TypeAlias = "NDArray[np.uint8]"
-Operand: TypeAlias = "tuple[Codes, FloatFormat]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 _EXACT = CallOptions(RoundingAttributes())
 

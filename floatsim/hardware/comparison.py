@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore
 from floatsim.arrays.comparison import isnan
 from floatsim.arrays.conversion import read_floats
@@ -28,7 +29,7 @@ from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.hardware.protocol import error_text
 from floatsim.testing.discrimination import Strength, described, input_strength, not_excluded, strength_line
-from floatsim.testing.dot_unit import Codes, Unit
+from floatsim.testing.dot_unit import Unit
 from floatsim.testing.inputs import Inputs
 from floatsim.testing.products import product_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim._warnings import former_name
+from floatsim._types import Codes
 from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
 from floatsim.arrays.conversion import encode
@@ -21,7 +21,7 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile import programs
 from floatsim.hardware.compile.runtime import open_runtime
-from floatsim.hardware.protocol import Card, Codes, DeviceIdentity, Dots
+from floatsim.hardware.protocol import DeviceIdentity, Dots
 from floatsim.hardware.tables.fragment_layouts import Storage, layouts, pack, unpack
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
@@ -29,7 +29,7 @@ from floatsim.hardware.tables.ptx_scalar import Scalar, find_scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Card", "Codes", "Device", "DeviceIdentity", "Dots"]
+__all__ = ["Device", "DeviceIdentity", "Dots"]
 
 Scaling = tuple[Codes, Codes]
 
@@ -66,8 +66,6 @@ class Device:
         """The name of the GPU, and the versions of its software."""
         identity: DeviceIdentity = self._cuda.identity
         return identity
-
-    card = former_name("card", "identity")
 
     def can_run(self, variant: Variant) -> bool:
         """Return whether the GPU has the instruction."""
@@ -324,7 +322,7 @@ class Device:
         return self.scalar(row, codes.reshape(-1)).reshape(codes.shape)
 
     def sum(
-        self, fmt: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
+        self, format: FloatFormat, a: Codes | None, b: Codes, ranges: NDArray[np.int64], start: Codes | None = None,
         attributes: RoundingAttributes = _DEFAULT, products: RoundingAttributes | None = None, fused: bool = False,
         tree: str | None = None,
     ) -> Codes:  # fmt: skip
@@ -332,7 +330,7 @@ class Device:
 
         Parameters
         ----------
-        fmt : FloatFormat
+        format : FloatFormat
             FP32, FP64, FP16 or BF16: the format of the operands, of every product and of every sum.
         a, b : (M, K) or None, (K, N)
             Codes. The terms are the products of a's rows and b's columns; without a, the values of b's columns.
@@ -360,12 +358,12 @@ class Device:
         capability = self.identity.capability
         # A rounding that the kernel does not use is the default one, for which every GPU has an instruction.
         product_rounding = (products or attributes) if a is not None and not fused else _DEFAULT
-        add = find_scalar("add", fmt, fmt, attributes, capability)
-        multiply = find_scalar("multiply", fmt, fmt, product_rounding, capability)
-        fma = find_scalar("fma", fmt, fmt, attributes if fused else _DEFAULT, capability)
+        add = find_scalar("add", format, format, attributes, capability)
+        multiply = find_scalar("multiply", format, format, product_rounding, capability)
+        fma = find_scalar("fma", format, format, attributes if fused else _DEFAULT, capability)
         program = programs.of_sums(add, multiply, fma)
         rows, (depth, columns) = 1 if a is None else len(a), b.shape
-        out = np.zeros((len(ranges), rows, columns), fmt.code_dtype) if start is None else start
+        out = np.zeros((len(ranges), rows, columns), format.code_dtype) if start is None else start
         if not out.size or not depth:
             return out
         spans, last = ranges, [np.int32(fused)]

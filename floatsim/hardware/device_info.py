@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floatsim._warnings import former_name
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.device import Device
 from floatsim.hardware.protocol import DeviceIdentity
@@ -54,8 +53,6 @@ class Info:
     operations: tuple[str, ...]
     libraries: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
-
-    card = former_name("card", "identity")
 
     def __str__(self) -> str:
         identity, (major, minor) = self.identity, self.identity.capability

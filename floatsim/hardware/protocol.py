@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
+from floatsim._types import Codes
 from floatsim.hardware.tables.compute_capability import Capability
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
 from floatsim.testing.dot_unit import Unit
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Card", "Codes", "Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+__all__ = ["Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +42,6 @@ class DeviceIdentity:
     cuda: str
     driver_cuda: str = ""
     runtime: str = ""
-
-
-Card = DeviceIdentity
-"""Deprecated alias of `DeviceIdentity`."""
 
 
 class Dots(Protocol):

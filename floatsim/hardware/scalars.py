@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import floatsim
+from floatsim._types import Codes
 from floatsim.arrays.float_array import FloatArray, from_codes
 from floatsim.formats import TF32, Overflow, Rounding
-from floatsim.hardware.protocol import Codes
 from floatsim.hardware.tables.ptx_scalar import Scalar
 from floatsim.reference.random import draws
 from floatsim.testing.scalar_inputs import scalar_inputs

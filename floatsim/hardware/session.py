@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from floatsim._warnings import former_name
+from floatsim._types import Codes
 from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, could_not_run
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
 from floatsim.hardware.protocol import DeviceIdentity, Dots, OwnUnits, Scalars, error_text
@@ -20,11 +20,11 @@ from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, 
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.architectures import as_architecture
-from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
+from floatsim.testing.dot_unit import ScaleCodes, Unit, named_unit
 from floatsim.testing.inputs import ROWS, Inputs, input_set
 
 __all__ = [
-    "Emulated", "Operation", "Question", "compare_device", "emulated_card", "emulated_device", "fits", "operations",
+    "Emulated", "Operation", "Question", "compare_device", "emulated_device", "fits", "operations",
     "probe_device", "questions", "to_capture",
 ]  # fmt: skip
 
@@ -162,17 +162,11 @@ def emulated_device(arch: str) -> Emulated:
     return Emulated(DeviceIdentity(f"the emulator of {name}", capability, "", ""))
 
 
-emulated_card = emulated_device
-"""Deprecated alias of `emulated_device`."""
-
-
 @dataclass(frozen=True)
 class Emulated:
     """An emulated device, whose instructions compute as the table defines."""
 
     identity: DeviceIdentity
-
-    card = former_name("card", "identity")
 
     def can_run(self, variant: Variant) -> bool:
         """Return whether such a GPU has the instruction."""

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from floatsim._warnings import former_name
 from floatsim.arrays.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
 from floatsim.hardware.protocol import DeviceIdentity, error_text
@@ -149,8 +148,6 @@ class Rates:
 
     identity: DeviceIdentity
     rates: tuple[Rate, ...]
-
-    card = former_name("card", "identity")
 
     def of_bf16(self, rate: Rate) -> float | None:
         """Return the ratio to BF16 (FP16 if the GPU has no BF16) on the same unit; None if neither was measured."""

@@ -13,10 +13,11 @@ import contextlib
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.interop import as_numpy
 from floatsim.arrays.operands import deliver
@@ -24,12 +25,8 @@ from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, TF32, FloatForm
 from floatsim.hardware.compile.cupy_runtime import UnavailableError
 from floatsim.hardware.tables.compute_capability import Capability
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["LIBRARIES", "PRODUCTS", "Product", "find_product", "installed", "library_matmul", "prepared"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 LIBRARIES = ("cublas", "cupy", "nvmath")
 """GemmEx of cuBLAS with a stated compute type, `cupy.matmul`, and cuBLASLt through nvmath-python."""

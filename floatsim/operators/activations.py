@@ -8,10 +8,8 @@ from typing import Any, Unpack
 
 from floatsim.arrays import functions
 from floatsim.arrays.arithmetic import add, divide, maximum, multiply
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "denominator", "erf_of_gelu", "gelu", "relu", "sigmoid", "silu", "softplus", "tanh", "tanh_of_gelu", "times",
@@ -37,8 +35,7 @@ def denominator(c: Computation, x: Array) -> Array:
     return c.value("denominator", add, powers, c.number(1.0, powers))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the larger of x and 0.
 
@@ -48,15 +45,7 @@ def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        An ndarray if x is one and the format of the step "output" has a dtype.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For an x without a float format, and for unknown recipes, variants, steps and keywords.
+    {results}
 
     Notes
     -----
@@ -73,8 +62,7 @@ def relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         return c.result(c.converted("output", c.value("activation", maximum, operand, c.number(0.0, operand))))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the hyperbolic tangent of x.
 
@@ -84,15 +72,7 @@ def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu`.
+    {results}
 
     Notes
     -----
@@ -108,8 +88,7 @@ def tanh(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("tanh", x, keywords, {})
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return 1 / (1 + exp(-x)).
 
@@ -119,15 +98,7 @@ def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu`.
+    {results}
 
     Notes
     -----
@@ -150,8 +121,7 @@ def sigmoid(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("sigmoid", x, keywords, {"composed": composed})
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return log(1 + exp(x)).
 
@@ -161,15 +131,7 @@ def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu`.
+    {results}
 
     Notes
     -----
@@ -192,8 +154,7 @@ def softplus(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("softplus", x, keywords, {"composed": composed})
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x * sigmoid(x), also known as swish.
 
@@ -203,15 +164,7 @@ def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu`.
+    {results}
 
     Notes
     -----
@@ -233,8 +186,7 @@ def silu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     return _activated("silu", x, keywords, {"composed": composed})
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def gelu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x times the normal distribution function at x.
 
@@ -244,15 +196,7 @@ def gelu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
         A FloatArray or an array whose dtype is a format.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu`.
+    {results}
 
     Notes
     -----

@@ -10,11 +10,9 @@ import numpy as np
 
 from floatsim.arrays import functions
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.activations import denominator, erf_of_gelu, tanh_of_gelu, times
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "gelu_backward", "relu_backward", "sigmoid_backward", "silu_backward", "softplus_backward", "tanh_backward",
@@ -52,8 +50,7 @@ def through_sigmoid(c: Computation, gradient: Array, y: Array, step: str = "resu
     return c.value(step, multiply, scaled, y)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def relu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of relu by its input. Nothing is rounded but the conversions.
 
@@ -65,17 +62,7 @@ def relu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords
         The operand of relu, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        An ndarray if gradient is one and the format of the step "output" has a dtype.
-
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that differ.
+    {results}
 
     Notes
     -----
@@ -95,8 +82,7 @@ def relu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords
     return _gradient("relu_backward", gradient, {"input": x}, keywords, rule)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def tanh_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of tanh by its input.
 
@@ -108,15 +94,7 @@ def tanh_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywords
         The result of tanh, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu_backward`.
+    {results}
 
     Notes
     -----
@@ -135,8 +113,7 @@ def tanh_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywords
     return _gradient("tanh_backward", gradient, {"result_of_forward": y}, keywords, through_tanh)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def sigmoid_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of sigmoid by its input.
 
@@ -148,15 +125,7 @@ def sigmoid_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywo
         The result of sigmoid, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu_backward`.
+    {results}
 
     Notes
     -----
@@ -172,8 +141,7 @@ def sigmoid_backward(gradient: Floats, y: Floats, **keywords: Unpack[RecipeKeywo
     return _gradient("sigmoid_backward", gradient, {"result_of_forward": y}, keywords, through_sigmoid)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def softplus_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of softplus by its input.
 
@@ -185,15 +153,7 @@ def softplus_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeyw
         The operand of softplus, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu_backward`.
+    {results}
 
     Notes
     -----
@@ -221,8 +181,7 @@ def softplus_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeyw
     return _gradient("softplus_backward", gradient, {"input": x}, keywords, rule)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def silu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of silu by its input.
 
@@ -234,15 +193,7 @@ def silu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords
         The operand of silu, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu_backward`.
+    {results}
 
     Notes
     -----
@@ -273,8 +224,7 @@ def silu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords
     return _gradient("silu_backward", gradient, {"input": x}, keywords, rule)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def gelu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of gelu by its input.
 
@@ -286,15 +236,7 @@ def gelu_backward(gradient: Floats, x: Floats, **keywords: Unpack[RecipeKeywords
         The operand of gelu, in the same shape.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.relu_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.relu_backward`.
+    {results}
 
     Notes
     -----

@@ -9,10 +9,8 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import exp
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 from floatsim.operators.norms import inverse_root, parameter, training_variant, two_pass
 from floatsim.operators.probabilities import target_classes
 from floatsim.operators.scaled_dot_product import attention_mask, attention_probabilities
@@ -33,8 +31,7 @@ def softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str = 
     return c.value("result", multiply, c.value("difference", subtract, gradient, total), y)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of softmax by its input.
 
@@ -48,17 +45,7 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
         The axis of softmax.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        An ndarray if gradient is one and the format of the step "output" has a dtype.
-
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {results}
 
     Notes
     -----
@@ -77,8 +64,7 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
         return c.result(np.moveaxis(c.converted("output", softmax_gradient(c, g, y)), -1, axis))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of log_softmax by its input.
 
@@ -92,15 +78,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
         The axis of log_softmax.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.softmax_backward`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.softmax_backward`.
+    {results}
 
     Notes
     -----
@@ -121,8 +99,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
         return c.result(np.moveaxis(c.converted("output", result), -1, axis))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def cross_entropy_backward(
     x: Floats, target: Any, *, loss_scale: float = 1.0, **keywords: Unpack[RecipeKeywords]
 ) -> Any:
@@ -143,10 +120,7 @@ def cross_entropy_backward(
     FloatArray or ndarray, (..., classes)
         As in `fs.operators.softmax_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.cross_entropy`.
+    {raises}
 
     Notes
     -----
@@ -197,8 +171,7 @@ class LinearGradients(NamedTuple):
     bias: Any
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> LinearGradients:
     """Return the gradients of linear by its operands.
 
@@ -216,10 +189,7 @@ def linear_backward(gradient: Floats, x: Floats, weight: Floats, **keywords: Unp
     LinearGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.linear`.
+    {raises}
 
     Notes
     -----
@@ -263,8 +233,7 @@ class ResidualGradients(NamedTuple):
     residual: Any
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def residual_add_backward(
     gradient: Floats, x_shape: tuple[int, ...] | None = None, residual_shape: tuple[int, ...] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -384,8 +353,7 @@ def _parameter_gradients(c: Computation, g: Array, normalized: Array, axis: int,
     return [*found, c.sum("bias_gradient", g, axis).reshape(-1)] if bias else found
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def layer_norm_backward(
     gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords]
 ) -> NormGradients:
@@ -407,10 +375,7 @@ def layer_norm_backward(
     NormGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.layer_norm`.
+    {raises}
 
     Notes
     -----
@@ -436,8 +401,7 @@ def layer_norm_backward(
         return _norm_gradients(c, g, c.value("normalized", multiply, centred, root), root, w, True)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def rms_norm_backward(
     gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23,
     **keywords: Unpack[RecipeKeywords],
@@ -460,10 +424,7 @@ def rms_norm_backward(
     NormGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.layer_norm`.
+    {raises}
 
     Notes
     -----
@@ -486,8 +447,7 @@ def rms_norm_backward(
         return _norm_gradients(c, g, c.value("normalized", multiply, rows, root), root, w, False)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def batch_norm_backward(
     gradient: Floats, x: Floats, running_mean: Floats, running_var: Floats, weight: Floats | None = None, *,
     training: bool = False, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords],
@@ -514,10 +474,7 @@ def batch_norm_backward(
         The gradients, as ndarrays if gradient is one and their formats have dtypes. The running statistics are
         constants.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.batch_norm`.
+    {raises}
 
     Notes
     -----
@@ -587,8 +544,7 @@ class AttentionGradients(NamedTuple):
     value: Any
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def attention_backward(
     gradient: Floats, query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False,
     scale: float | None = None, **keywords: Unpack[RecipeKeywords],
@@ -615,10 +571,7 @@ def attention_backward(
     AttentionGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.attention`.
+    {raises}
 
     Notes
     -----

@@ -8,10 +8,8 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, multiply, subtract
 from floatsim.arrays.functions import sigmoid, tanh
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "GRUSteps", "LSTMState", "LSTMSteps", "PreActivations", "gru_cell", "gru_steps", "lstm_cell", "lstm_steps",
@@ -68,8 +66,7 @@ def _gates(p: PreActivations, x: Array, gates: int) -> list[Array]:
     return [x[..., n * size : (n + 1) * size] for n in range(gates)]
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def rnn_cell(
     x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
     bias_hh: Floats | None = None, **keywords: Unpack[RecipeKeywords],
@@ -92,12 +89,7 @@ def rnn_cell(
     FloatArray or ndarray
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----
@@ -135,8 +127,7 @@ class LSTMState(NamedTuple):
     cell: Any
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def lstm_cell(
     x: Floats, hidden: Floats, cell: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
     bias_hh: Floats | None = None, **keywords: Unpack[RecipeKeywords],
@@ -159,10 +150,7 @@ def lstm_cell(
     LSTMState
         The states, as ndarrays if x is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.rnn_cell`.
+    {raises}
 
     Notes
     -----
@@ -213,8 +201,7 @@ def lstm_steps(c: Computation, p: PreActivations, cell: Any) -> LSTMSteps:
     return LSTMSteps(memory, inward, forget, candidate, outward, updated, c.value("tanh", tanh, updated))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def gru_cell(
     x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
     bias_hh: Floats | None = None, **keywords: Unpack[RecipeKeywords],
@@ -232,15 +219,7 @@ def gru_cell(
         Without them, their steps are omitted.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.rnn_cell`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.rnn_cell`.
+    {results}
 
     Notes
     -----

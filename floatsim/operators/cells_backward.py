@@ -7,12 +7,10 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from floatsim.arrays.arithmetic import add, multiply, subtract
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.operators.activations_backward import through_sigmoid, through_tanh
 from floatsim.operators.cells import PreActivations, gru_steps, lstm_steps, pre_activations, rnn_activation
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = ["CellGradients", "gru_cell_backward", "lstm_cell_backward", "rnn_cell_backward"]
 
@@ -71,8 +69,7 @@ def _results(c: Computation, x: Array, hidden: Array, cell: Array | None, *param
     return CellGradients(*outputs, *(c.result(c.converted("output", each)) for each in parameters))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def rnn_cell_backward(
     gradient: Floats, x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
     bias_hh: Floats | None = None, **keywords: Unpack[RecipeKeywords],
@@ -96,10 +93,7 @@ def rnn_cell_backward(
     CellGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.rnn_cell`.
+    {raises}
 
     Notes
     -----
@@ -124,8 +118,7 @@ def rnn_cell_backward(
         return _results(c, by_x, by_hidden, None, *parameters)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def lstm_cell_backward(
     gradient: Floats, cell_gradient: Floats | None, x: Floats, hidden: Floats, cell: Floats, weight_ih: Floats,
     weight_hh: Floats, bias_ih: Floats | None = None, bias_hh: Floats | None = None,
@@ -152,10 +145,7 @@ def lstm_cell_backward(
     CellGradients
         As in `fs.operators.rnn_cell_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.lstm_cell`.
+    {raises}
 
     Notes
     -----
@@ -202,8 +192,7 @@ def lstm_cell_backward(
         return _results(c, by_x, by_hidden, by_memory, *parameters)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def gru_cell_backward(
     gradient: Floats, x: Floats, hidden: Floats, weight_ih: Floats, weight_hh: Floats, bias_ih: Floats | None = None,
     bias_hh: Floats | None = None, **keywords: Unpack[RecipeKeywords],
@@ -227,10 +216,7 @@ def gru_cell_backward(
     CellGradients
         As in `fs.operators.rnn_cell_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.gru_cell`.
+    {raises}
 
     Notes
     -----

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import add, divide
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
     "avg_pool", "conv2d", "embedding", "flat_windows", "image", "max_pool", "pair", "table_rows", "window_rows",
@@ -61,8 +59,7 @@ def window_rows(c: Computation, windows: Array) -> Array:
     return c.moved(lambda v: np.moveaxis(v, 1, 3).reshape(count_of_windows, -1), windows)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def conv2d(
     x: Floats, weight: Floats, bias: Floats | None = None, *, stride: int | tuple[int, int] = 1,
     padding: int | tuple[int, int] = 0, **keywords: Unpack[RecipeKeywords],
@@ -86,12 +83,7 @@ def conv2d(
     FloatArray or ndarray, (batch, outputs, ...)
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----
@@ -133,8 +125,7 @@ def conv2d(
         return c.result(np.moveaxis(output.reshape(batch, rows, columns, w.shape[0]), -1, 1))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def max_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -156,10 +147,7 @@ def max_pool(
     FloatArray or ndarray
         As in `fs.operators.conv2d`. A window with a NaN gives NaN.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {raises}
 
     Notes
     -----
@@ -177,8 +165,7 @@ def max_pool(
         return c.result(c.converted("output", largest)[..., 0])
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def avg_pool(
     x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -195,15 +182,7 @@ def avg_pool(
         The distance of the windows. Default: their size.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.conv2d`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {results}
 
     Notes
     -----
@@ -231,8 +210,7 @@ def flat_windows(c: Computation, x: Any, size: int | tuple[int, int], stride: in
     return c.moved(lambda v: v.reshape(*v.shape[:-2], -1), windows)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def embedding(indices: Any, weight: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the rows of a table.
 

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import divide
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
 from floatsim.operators.backward import LinearGradients
 from floatsim.operators.convolution import image, pair, table_rows, window_rows, windows_of
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = ["avg_pool_backward", "conv2d_backward", "embedding_backward", "max_pool_backward"]
 
@@ -98,8 +96,7 @@ def _through_columns(
     return c.sum("input_gradient", _terms_of_elements(c, terms, lengths, stride, padding))[..., 0]
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def conv2d_backward(
     gradient: Floats, x: Floats, weight: Floats, *, stride: int | tuple[int, int] = 1,
     padding: int | tuple[int, int] = 0, **keywords: Unpack[RecipeKeywords],
@@ -122,10 +119,7 @@ def conv2d_backward(
     LinearGradients
         The gradients, as ndarrays if gradient is one and their formats have dtypes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.conv2d`.
+    {raises}
 
     Notes
     -----
@@ -169,8 +163,7 @@ def conv2d_backward(
 # -- pooling -----------------------------------------------------------------------------------------------------------
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def max_pool_backward(
     gradient: Floats, x: Floats, size: int | tuple[int, int], *, stride: int | tuple[int, int] | None = None,
     **keywords: Unpack[RecipeKeywords],
@@ -225,8 +218,7 @@ def max_pool_backward(
         return _sum_over_windows(c, terms, images.shape[2:], steps)
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def avg_pool_backward(
     gradient: Floats, lengths: tuple[int, int], size: int | tuple[int, int], *,
     stride: int | tuple[int, int] | None = None, **keywords: Unpack[RecipeKeywords],
@@ -249,10 +241,7 @@ def avg_pool_backward(
     FloatArray or ndarray, (batch, channels, height, width)
         As in `fs.operators.max_pool_backward`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.max_pool_backward`.
+    {raises}
 
     Notes
     -----
@@ -286,8 +275,7 @@ def _sum_over_windows(c: Computation, terms: Array, lengths: tuple[int, int], st
 # -- embedding ---------------------------------------------------------------------------------------------------------
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def embedding_backward(gradient: Floats, indices: Any, rows: int, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the gradient of embedding by its table.
 

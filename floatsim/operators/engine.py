@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from floatsim.arrays import arithmetic
 from floatsim.arrays.conversion import array, convert, read_floats
 from floatsim.arrays.events import recording, scope
 from floatsim.arrays.float_array import FloatArray, wrap
+from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import context, get_context
+from floatsim.arrays.options import context, get_context, spell_out
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
@@ -27,7 +28,10 @@ from floatsim.formats._validation import every_name_hint, name_hint
 from floatsim.operators.recipes import FLOAT64, SAME, RecipeLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
-__all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count"]
+__all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count", "operator"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Array: TypeAlias = Any
 """An intermediate: a FloatArray, or a float64 array in a `Float64Computation`."""
@@ -46,12 +50,29 @@ class RecipeKeywords(TypedDict, total=False):
         Step to format: replaces entries of the recipe.
     accumulations : mapping, optional
         Sum to accumulation: replaces entries of the recipe.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        An ndarray if the first operand is one and the format of the step "output" has a dtype.
+
+    Raises
+    ------
+    TypeError
+        For operands without a float format, and for unknown keywords.
+    ValueError
+        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
     """
 
     recipe: RecipeLike
     variant: str | None
     formats: Mapping[str, FormatLike] | None
     accumulations: Mapping[str, AccumulationLike] | None
+
+
+def operator(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public operator: fill in its docstring, and return tensors of torch and CuPy for such operands."""
+    return stays_on_device(spell_out(RecipeKeywords)(function))
 
 
 def count(n: int) -> FloatArray:

@@ -7,16 +7,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from floatsim.arrays.arithmetic import add
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
-from floatsim.operators.engine import RecipeKeywords, computation
+from floatsim.operators.engine import RecipeKeywords, computation, operator
 
 __all__ = ["linear", "residual_add"]
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def linear(x: Floats, weight: Floats, bias: Floats | None = None, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x @ weight.T + bias.
 
@@ -35,12 +32,7 @@ def linear(x: Floats, weight: Floats, bias: Floats | None = None, **keywords: Un
     FloatArray or ndarray, (..., outputs)
         An ndarray if x is one and the format of the step "output" has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----
@@ -72,8 +64,7 @@ def linear(x: Floats, weight: Floats, bias: Floats | None = None, **keywords: Un
         return c.result(c.converted("output", product))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def residual_add(x: Floats, residual: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return x + residual.
 

@@ -8,11 +8,9 @@ import numpy as np
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import rsqrt
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag, as_real
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
     "BatchNorm", "batch_norm", "inverse_root", "layer_norm", "parameter", "rms_norm", "training_variant", "two_pass",
@@ -89,8 +87,7 @@ def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
 _MOMENTS = {"two-pass": two_pass, "one-pass": _one_pass, "welford": _welford}
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def layer_norm(
     x: Floats, weight: Floats | None = None, bias: Floats | None = None, *, eps: float = 1e-5,
     **keywords: Unpack[RecipeKeywords],
@@ -107,17 +104,7 @@ def layer_norm(
         Rounded to the format of the step "variance".
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        An ndarray if x is one and the format of the step "output" has a dtype.
-
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {results}
 
     Notes
     -----
@@ -154,8 +141,7 @@ def layer_norm(
         return c.result(c.converted("output", _affine(c, normalized, w, b)))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def rms_norm(
     x: Floats, weight: Floats | None = None, *, eps: float = 2.0**-23, **keywords: Unpack[RecipeKeywords]
 ) -> Any:
@@ -171,15 +157,7 @@ def rms_norm(
         Rounded to the format of the step "mean_square". The default is PyTorch's, the eps of FP32.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.layer_norm`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.layer_norm`.
+    {results}
 
     Notes
     -----
@@ -227,8 +205,7 @@ class BatchNorm(NamedTuple):
     running_var: Any
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def batch_norm(
     x: Floats, running_mean: Floats, running_var: Floats, weight: Floats | None = None, bias: Floats | None = None, *,
     training: bool = False, momentum: float = 0.1, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords],
@@ -257,12 +234,7 @@ def batch_norm(
     BatchNorm
         The output and the running statistics. Each is an ndarray if x is one and its format has a dtype.
 
-    Raises
-    ------
-    TypeError
-        For operands without a float format, and for unknown keywords.
-    ValueError
-        For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    {raises}
 
     Notes
     -----

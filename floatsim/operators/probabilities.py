@@ -9,17 +9,14 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.functions import exp, log, reciprocal
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_index
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = ["cross_entropy", "log_softmax", "softmax", "target_classes"]
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def softmax(x: Floats, axis: int = -1, *, block: int = 1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis.
 
@@ -150,8 +147,7 @@ def _log_probabilities(c: Computation, x: Array) -> Array:
     return c.value("result", subtract, x, c.value("normalizer", add, largest, logarithm))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def log_softmax(x: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the logarithm of softmax along an axis.
 
@@ -163,15 +159,7 @@ def log_softmax(x: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -
         The axis along which the exponentials of the results sum to 1.
     {keywords}
 
-    Returns
-    -------
-    FloatArray or ndarray
-        As in `fs.operators.softmax`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `fs.operators.softmax`.
+    {results}
 
     Notes
     -----
@@ -195,8 +183,7 @@ def log_softmax(x: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -
         return c.result(np.moveaxis(c.converted("output", _log_probabilities(c, rows)), -1, axis))
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def cross_entropy(x: Floats, target: Any, **keywords: Unpack[RecipeKeywords]) -> Any:
     """Return the mean of -log(softmax(x)) at the target classes.
 

@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from floatsim.arrays.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.functions import exp, exp2, reciprocal
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import spell_out
 from floatsim.arrays.types import Floats
 from floatsim.formats._validation import as_flag, as_index, as_real
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation
+from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = ["attention", "attention_mask", "attention_probabilities"]
 
 
-@stays_on_device
-@spell_out(RecipeKeywords)
+@operator
 def attention(
     query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False, scale: float | None = None,
     block: int = 64, last_block_first: bool = True, **keywords: Unpack[RecipeKeywords],

@@ -92,14 +92,14 @@ def _draw_bits(ax: Axes, fmt: FloatFormat, code: int, row: float, colours: Palet
 # -- the fields of one number ----------------------------------------------------------------------------------------
 
 
-def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> Axes:
+def anatomy(value: Any, format: FormatLike = "fp16", *, ax: Axes | None = None) -> Axes:
     """Draw the fields of one number: the weight of each bit, the values of the three fields, and their product.
 
     Parameters
     ----------
     value : number or str
-        The number to round to `fmt` (ties to even).
-    fmt : format
+        The number to round to `format` (ties to even).
+    format : format
         A format of at most 32 bits.
     ax : Axes, optional
         Axes to draw into. Default: a new figure.
@@ -122,32 +122,32 @@ def anatomy(value: Any, fmt: FormatLike = "fp16", *, ax: Axes | None = None) -> 
     """
     from floatsim.arrays.conversion import decode, encode
 
-    fmt = as_format(fmt)
-    if fmt.bits > 32:
+    format = as_format(format)
+    if format.bits > 32:
         raise ValueError(
-            f"fmt must have at most 32 bits to draw each of them, such as 'fp16'; {fmt.name} has {fmt.bits}"
+            f"format must have at most 32 bits to draw each of them, such as 'fp16'; {format.name} has {format.bits}"
         )
-    code = int(encode(value, fmt))
-    number = float(decode(code, fmt))
-    ax = new_axes(ax, figsize=(max(6.0, min(0.62 * fmt.bits, 15.0)), 2.6))
+    code = int(encode(value, format))
+    number = float(decode(code, format))
+    ax = new_axes(ax, figsize=(max(6.0, min(0.62 * format.bits, 15.0)), 2.6))
     colours = palette(ax)
-    _draw_bits(ax, fmt, code, 0, colours)
-    signs, exponents, trailing = int(fmt.signed), fmt.exponent_bits, fmt.trailing_bits
+    _draw_bits(ax, format, code, 0, colours)
+    signs, exponents, trailing = int(format.signed), format.exponent_bits, format.trailing_bits
     field = code >> trailing & ((1 << exponents) - 1)
-    fields = _fields_in_words(fmt, number, field, code & ((1 << trailing) - 1))
+    fields = _fields_in_words(format, number, field, code & ((1 << trailing) - 1))
     weights = [f"{1 << place}" for place in reversed(range(exponents))]
     weights += [f"1/{2 << place}" for place in range(trailing)]
     _write_weights(ax, signs, weights, colours.ink)
-    ends = [0, signs, signs + exponents, fmt.bits]
+    ends = [0, signs, signs + exponents, format.bits]
     for (left, right), words in zip(itertools.pairwise(ends), fields, strict=True):
         if left < right:
             ax.plot(
                 [left + 0.08, left + 0.08, right - 0.08, right - 0.08], [1.1, 1.22, 1.22, 1.1], color=colours.ink, lw=1
             )
             ax.text((left + right) / 2, 1.32, words, ha="center", va="top", color=colours.ink, linespacing=1.4)
-    ax.set(xlim=(-0.4, fmt.bits), ylim=(2.45, -0.55), xticks=[], yticks=[])
+    ax.set(xlim=(-0.4, format.bits), ylim=(2.45, -0.55), xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
-    ax.set_title(f"{fmt.name}: {_equation(fmt, number, field)}", fontsize="x-large")
+    ax.set_title(f"{format.name}: {_equation(format, number, field)}", fontsize="x-large")
     return ax
 
 
@@ -198,7 +198,7 @@ def _equation(fmt: FloatFormat, number: float, field: int) -> str:
 # -- every code of a small format ----------------------------------------------------------------------------------
 
 
-def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw every code of a small format. The first four bits choose the row, the last four the column.
 
     Numbers with the same exponent have the same tint, and two tints alternate. Hatched: subnormal. Framed: zero. Black
@@ -207,7 +207,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
 
     Parameters
     ----------
-    fmt : format
+    format : format
         A format of at most 8 bits.
     ax : Axes, optional
         Axes to draw into. Default: a new figure.
@@ -235,29 +235,29 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
 
     from floatsim.arrays.conversion import decode
 
-    fmt = as_format(fmt)
-    if fmt.bits > 8:
-        raise ValueError(f"fmt must have at most 8 bits, such as 'e4m3'; {fmt.name} has {fmt.bits}")
-    codes = fmt.codes()
-    values = decode(codes, fmt)
+    format = as_format(format)
+    if format.bits > 8:
+        raise ValueError(f"format must have at most 8 bits, such as 'e4m3'; {format.name} has {format.bits}")
+    codes = format.codes()
+    values = decode(codes, format)
     columns = min(16, codes.size)
     rows = codes.size // columns
     ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
     colours = palette(ax)
-    strong = colours.format(fmt)
+    strong = colours.format(format)
     kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
-    words = [each for stripe in values.reshape(-1, 1 << fmt.trailing_bits) for each in _in_cells(stripe.tolist())]
+    words = [each for stripe in values.reshape(-1, 1 << format.trailing_bits) for each in _in_cells(stripe.tolist())]
     room = 0.94 * width_in_points(ax) / columns
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
-        subnormal = 0 < abs(value) < fmt.smallest_normal
+        subnormal = 0 < abs(value) < format.smallest_normal
         lost = "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
         if kind := "subnormal" if subnormal else lost:
             kinds[kind] += 1
         if lost or value == 0:
             tint = colours.lost if lost else colours.background
         else:
-            odd = code >> fmt.trailing_bits & 1
+            odd = code >> format.trailing_bits & 1
             tint = colours.paler(strong, 0.35 if subnormal else 0.75 if odd else 0.5)
         ax.add_patch(cell(column, row, tint, colours.background))
         if subnormal:
@@ -280,7 +280,7 @@ def code_grid(fmt: FormatLike = "e4m3", *, ax: Axes | None = None, title: str | 
     ax.spines[:].set_visible(False)
     if title is None:
         counted = [f"{codes.size} codes", *(f"{n} {kind}" for kind, n in kinds.items() if n)]
-        title = f"{fmt.name}: {', '.join(counted)}"
+        title = f"{format.name}: {', '.join(counted)}"
     ax.set_title(title)
     return ax
 

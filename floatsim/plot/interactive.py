@@ -36,13 +36,13 @@ def explore(draw: Callable[..., Any], **controls: Any) -> None:
     Examples
     --------
     >>> from floatsim import plot
-    >>> plot.explore(lambda fmt: print("a picture of", fmt), fmt=["fp16", "bf16"])
+    >>> plot.explore(lambda format: print("a picture of", format), format=["fp16", "bf16"])
     a picture of fp16
     To choose fmt, run this in a notebook (Jupyter, VS Code) with ipywidgets: pip install ipywidgets
     """
     first = {name: _first(name, control) for name, control in controls.items()}
     if not first:
-        raise ValueError("explore needs at least one control, such as fmt=['fp16', 'bf16']; got none")
+        raise ValueError("explore needs at least one control, such as format=['fp16', 'bf16']; got none")
     shell, widgets = _notebook(), _widgets()
     if shell is None or widgets is None:
         draw(**first)

@@ -110,7 +110,7 @@ def conversion_losses(
 
 def scale_sweep(
     x: Any,
-    fmt: FormatLike = "e4m3",
+    format: FormatLike = "e4m3",
     *,
     exponents: tuple[int, int] = (-4, 32),
     mark: int | None = None,
@@ -127,7 +127,7 @@ def scale_sweep(
     ----------
     x : array_like
         The tensor: real numbers of any shape, or a FloatArray.
-    fmt : format
+    format : format
         The target format.
     exponents : (int, int)
         The first and the last k of the scales 2**k.
@@ -158,17 +158,17 @@ def scale_sweep(
 
     from floatsim.analysis.losses import conversion_losses, finite_nonzero
 
-    fmt, values = as_format(fmt), finite_nonzero(x)
+    format, values = as_format(format), finite_nonzero(x)
     first, last = exponents
     if not first < last:
         raise ValueError(f"exponents must be two integers, the smaller one first, such as (-4, 32); got {exponents!r}")
     scales = np.arange(first, last + 1)
-    found = [conversion_losses(np.ldexp(values, k), fmt, rounding="ties_to_even", ftz=False) for k in scales]
+    found = [conversion_losses(np.ldexp(values, k), format, rounding="ties_to_even", ftz=False) for k in scales]
     layers = np.array([[getattr(each, what) for each in found] for what in _ATTRIBUTES])
     tops = layers.cumsum(axis=0)
     ax = new_axes(ax, figsize=(8, 3.8))
     colours = palette(ax)
-    for layer, top, style, word in zip(layers, tops, _styles(colours, colours.format(fmt)), _WORDS, strict=True):
+    for layer, top, style, word in zip(layers, tops, _styles(colours, colours.format(format)), _WORDS, strict=True):
         ax.bar(scales, layer, 1.0, top - layer, lw=0, **style)
         inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
         if inner.size and inner.max() > 0.12:
@@ -184,7 +184,7 @@ def scale_sweep(
     if mark is not None:
         ax.axvline(mark, color=colours.background, lw=3)
         ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))
-    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel=f"multiplied by, then rounded to {fmt.name}",
+    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel=f"multiplied by, then rounded to {format.name}",
            ylabel="share of the non-zero numbers")  # fmt: skip
     powers_of_two(ax)
     ax.yaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")

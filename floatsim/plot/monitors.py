@@ -38,7 +38,7 @@ def _words(ax: Axes, row: int, text: str, colours: Palette) -> None:
 
 def tensor_exponents(
     statistics: Sequence[TensorStatistics],
-    fmt: FormatLike | None = None,
+    format: FormatLike | None = None,
     *,
     ax: Axes | None = None,
     title: str | None = None,
@@ -52,7 +52,7 @@ def tensor_exponents(
     ----------
     statistics : sequence of TensorStatistics
         The results of `fs.training.tensor_statistics`.
-    fmt : format, optional
+    format : format, optional
         One of the formats of the statistics. Default: the first one.
     ax : Axes, optional
         Axes to draw into. Default: a new figure.
@@ -82,9 +82,11 @@ def tensor_exponents(
         raise ValueError("statistics must hold at least one result of fs.training.tensor_statistics")
     histograms = [each.histogram for each in statistics if each.histogram is not None]
     known = histograms[0].formats if histograms else ()
-    chosen = as_format(fmt) if fmt is not None else known[0] if known else as_format("fp16")
+    chosen = as_format(format) if format is not None else known[0] if known else as_format("fp16")
     if known and chosen not in known:
-        raise ValueError(f"fmt={chosen.name} is not in the statistics, which have {', '.join(f.name for f in known)}")
+        raise ValueError(
+            f"format={chosen.name} is not in the statistics, which have {', '.join(f.name for f in known)}"
+        )
     ax = new_axes(ax, figsize=(7.5, 0.6 * len(statistics) + 1))
     colours = palette(ax)
     tint = colours.format(chosen)

@@ -31,7 +31,7 @@ def in_words(member: Rounding | Overflow) -> str:
 
 
 def staircase(
-    fmt: FormatLike = "e2m1",
+    format: FormatLike = "e2m1",
     *,
     rounding: Rounding | str = "ties_to_even",
     overflow: Overflow | str = "infinity",
@@ -49,7 +49,7 @@ def staircase(
 
     Parameters
     ----------
-    fmt : format
+    format : format
         The target format.
     rounding : Rounding or str
         The rounding mode.
@@ -83,21 +83,21 @@ def staircase(
     import numpy as np
     from matplotlib.collections import LineCollection
 
-    fmt, rounding, overflow = (
-        as_format(fmt),
+    format, rounding, overflow = (
+        as_format(format),
         as_member(Rounding, rounding, "rounding"),
         as_member(Overflow, overflow, "overflow"),
     )
     low, high = interval(limits)
-    places = _places(fmt, low, high)
+    places = _places(format, low, high)
     ax = new_axes(ax, figsize=(4.4, 4.2))
     colours = palette(ax)
-    tint = colours.format(fmt)
+    tint = colours.format(format)
     ax.plot([low, high], [low, high], color=colours.ink, lw=0.8, ls=(0, (3, 3)), alpha=0.6, zorder=1)
     if rounding is Rounding.STOCHASTIC:
-        _draw_chances(ax, fmt, places, tint)
+        _draw_chances(ax, format, places, tint)
     else:
-        at, between = (_rounded(x, fmt, rounding, overflow, ftz) for x in (places, (places[:-1] + places[1:]) / 2))
+        at, between = (_rounded(x, format, rounding, overflow, ftz) for x in (places, (places[:-1] + places[1:]) / 2))
         steps = [
             [(left, y), (right, y)]
             for (left, right), y in zip(itertools.pairwise(places.tolist()), between.tolist(), strict=True)
@@ -111,9 +111,9 @@ def staircase(
         ]
         ax.plot(*np.reshape(jumps, (-1, 2)).T, "o", color=tint, ms=5, zorder=3)
         _draw_lost(ax, places, between, colours)
-    ax.set(xlim=(low, high), xlabel="number", ylabel=f"rounded to {fmt.name}")
+    ax.set(xlim=(low, high), xlabel="number", ylabel=f"rounded to {format.name}")
     ax.margins(y=0.06)
-    _tick_numbers(ax, fmt, low, high)
+    _tick_numbers(ax, format, low, high)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(in_words(rounding) if title is None else title)
@@ -217,7 +217,7 @@ def _draw_lost(ax: Axes, places: NDArray[np.float64], between: NDArray[np.float6
 
 def rounding_errors(
     x: Any,
-    fmt: FormatLike = "bf16",
+    format: FormatLike = "bf16",
     *,
     roundings: Iterable[Rounding | str] = _ROUNDINGS,
     seed: int = 0,
@@ -230,7 +230,7 @@ def rounding_errors(
     ----------
     x : array_like
         Real numbers, or a FloatArray. Zeros, infinities, NaNs, and numbers that overflow are left out.
-    fmt : format
+    format : format
         The target format.
     roundings : iterable of Rounding or str
         The rounding modes, top to bottom.
@@ -265,23 +265,23 @@ def rounding_errors(
     from floatsim.arrays.conversion import quantize
     from floatsim.arrays.ulps import ulp
 
-    fmt = as_format(fmt)
+    format = as_format(format)
     rows = [as_member(Rounding, rounding, "roundings") for rounding in roundings]
     if not rows:
         raise ValueError("roundings must name at least one rounding mode, such as ['ties_to_even']; got none")
     values = finite_nonzero(x)
-    values = values[(values <= fmt.max) & (values >= (-fmt.max if fmt.signed else 0))]
+    values = values[(values <= format.max) & (values >= (-format.max if format.signed else 0))]
     if not values.size:
-        raise ValueError(f"x has no number in the range of {fmt.name}: all are beyond {fmt.max:g}")
-    unit = ulp(values, fmt)
+        raise ValueError(f"x has no number in the range of {format.name}: all are beyond {format.max:g}")
+    unit = ulp(values, format)
     ax = new_axes(ax, figsize=(8, 0.62 * len(rows) + 1))
     colours = palette(ax)
-    tint = colours.format(fmt)
+    tint = colours.format(format)
     ks = np.arange(-_BINS, _BINS + 1)  # bin k > 0 is ((k - 1) / 20, k / 20], bin -k its mirror image, bin 0 is {0}
     left, width = np.where(ks == 0, -0.008, np.where(ks < 0, ks, ks - 1) / _BINS), np.where(ks == 0, 0.016, 1 / _BINS)
     for row, rounding in enumerate(rows):
         base = len(rows) - 1 - row
-        errors = (quantize(values, fmt, rounding=rounding, seed=seed, ftz=False, daz=False) - values) / unit
+        errors = (quantize(values, format, rounding=rounding, seed=seed, ftz=False, daz=False) - values) / unit
         errors = errors[np.isfinite(errors)]
         bins = (np.sign(errors) * np.ceil(np.abs(errors) * _BINS)).astype(np.intp)
         heights = np.bincount(bins + _BINS, minlength=ks.size) / errors.size
@@ -297,6 +297,6 @@ def rounding_errors(
     ax.tick_params(axis="y", length=0)
     ax.axvline(0, color=colours.ink, lw=0.8, ls=(0, (3, 3)), zorder=0)
     ax.set(xlim=(-1, 1), xticks=[-1, -0.5, 0, 0.5, 1], ylim=(-0.15, len(rows) - 0.1))
-    ax.set_xlabel(f"error in ulps of {fmt.name} (right: too large)")
+    ax.set_xlabel(f"error in ulps of {format.name} (right: too large)")
     ax.spines[["top", "right", "left"]].set_visible(False)
     return titled(ax, title)

@@ -62,12 +62,12 @@ _LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for 
 _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
-def colour(fmt: FormatLike) -> str:
+def colour(format: FormatLike) -> str:
     """Return the colour of a format in every picture.
 
     Parameters
     ----------
-    fmt : format
+    format : format
         Anything that `fs.as_format` takes.
 
     Returns
@@ -81,7 +81,7 @@ def colour(fmt: FormatLike) -> str:
     >>> plot.colour("fp16")
     '#0072b2'
     """
-    tint: str = as_format(fmt).colour
+    tint: str = as_format(format).colour
     return tint
 
 
@@ -246,12 +246,12 @@ class Palette:
         """The name of the colour of losses, for captions."""
         return "white" if self.dark else "black"
 
-    def format(self, fmt: FormatLike) -> str:
+    def format(self, format: FormatLike) -> str:
         """The colour of a format, made lighter where a dark background would hide it."""
-        tint = colour(fmt)
+        tint = colour(format)
         if not self.dark:
             return tint
-        tint = _ON_DARK.get(as_format(fmt), tint)
+        tint = _ON_DARK.get(as_format(format), tint)
         steps = (mixed(tint, "white", step / 20) for step in range(21))
         return next((each for each in steps if contrast(each, self.background) >= _LEAST_CONTRAST), tint)
 

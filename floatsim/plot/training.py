@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from floatsim.training import TrainingRun
+    from floatsim.training.loop import TrainingRun
 
 __all__ = ["training_accuracies", "training_figure", "training_losses"]
 

@@ -26,7 +26,6 @@ from floatsim.emulator.quantization import (
     shift_to_codes,
 )
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
@@ -152,7 +151,6 @@ def _scaled_by_rule(writer: _Writer, x: Extremes, scheme: Scheme) -> Scaling:
     return whole
 
 
-@with_keyword_hints
 def quantize_blocks(
     x: Floats,
     scheme: SchemeLike,

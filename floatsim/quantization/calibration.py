@@ -13,7 +13,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.types import Floats
 from floatsim.emulator.quantization import Blocks, largest
 from floatsim.formats import FormatLike
-from floatsim.formats._validation import as_index, with_keyword_hints
+from floatsim.formats._validation import as_index
 from floatsim.quantization.blocks import quantize_blocks, read_tensor
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.scales import number
@@ -131,7 +131,6 @@ METHODS: dict[str, Callable[[_Calibration, int, float, int], Array]] = {
 """The methods of `best_scale`."""
 
 
-@with_keyword_hints
 def best_scale(
     x: Floats,
     scheme: SchemeLike,

@@ -73,7 +73,7 @@ _EXACTLY: Any = {"rounding": "to_odd", "overflow": "infinity", "daz": False, "ft
 
 
 def project_block(
-    x: Values, fmt: FormatLike, scale_format: FormatLike, *, scale: Values | None = None,
+    x: Values, format: FormatLike, scale_format: FormatLike, *, scale: Values | None = None,
     rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     scale_rounding: RoundingLike = "ties_to_even", scale_overflow: OverflowLike = "infinity", **stochastic: Any,
 ) -> P3109Block:  # fmt: skip
@@ -83,7 +83,7 @@ def project_block(
     ----------
     x : array_like, (..., B)
         Values as in `fs.encode`. The last axis is a block.
-    fmt : format
+    format : format
         The format of the elements: a format of P3109.
     scale_format : format
         The format of the scales: a format of P3109, also an unsigned one.
@@ -124,7 +124,7 @@ def project_block(
     divisor = np.where(s == 0, 1.0, s)[..., None]
     quotients = np.asarray(divide(values, np.broadcast_to(divisor, values.shape).copy(), **_EXACTLY))
     quotients = np.where((s[..., None] == 0) & ~np.isnan(values), 0.0, quotients)
-    elements = project(quotients, as_format(fmt), rounding=rounding, overflow=overflow, **stochastic)
+    elements = project(quotients, as_format(format), rounding=rounding, overflow=overflow, **stochastic)
     return P3109Block(scales, elements)
 
 
@@ -135,14 +135,14 @@ def _largest_finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(finite.any(axis=-1), largest, np.nan)
 
 
-def block_dot(a: P3109Block, b: P3109Block, fmt: FormatLike, **projection: Any) -> FloatArray:
+def block_dot(a: P3109Block, b: P3109Block, format: FormatLike, **projection: Any) -> FloatArray:
     """Return the exact sum of the products of two blocks, rounded once (BlockDotProduct).
 
     Parameters
     ----------
     a, b : P3109Block
         Blocks of one shape.
-    fmt : format
+    format : format
         The format of the results: a format of P3109.
     **projection : rounding, overflow, stochastic, seed, random, random_bits
         The projection, as in `fs.project`.
@@ -169,17 +169,17 @@ def block_dot(a: P3109Block, b: P3109Block, fmt: FormatLike, **projection: Any) 
         raise ValueError(f"a and b must have one shape, not {x.shape} and {y.shape}")
     terms = np.stack([x, y], axis=-1)
     return _reduced(
-        terms, 2, lambda rows: sum((_product(row) for row in rows), _Extended(Fraction(0))), fmt, projection
+        terms, 2, lambda rows: sum((_product(row) for row in rows), _Extended(Fraction(0))), format, projection
     )
 
 
-def block_sum(a: P3109Block, fmt: FormatLike, **projection: Any) -> FloatArray:
+def block_sum(a: P3109Block, format: FormatLike, **projection: Any) -> FloatArray:
     """Return the exact sum of each block, rounded once (BlockReduceAdd).
 
     Parameters
     ----------
     a : P3109Block
-    fmt : format
+    format : format
         The format of the results: a format of P3109.
     **projection : rounding, overflow, stochastic, seed, random, random_bits
         The projection, as in `fs.project`.
@@ -200,16 +200,16 @@ def block_sum(a: P3109Block, fmt: FormatLike, **projection: Any) -> FloatArray:
     >>> fs.quantization.block_sum(fs.quantization.project_block([1, 2, 4], "binary8p4se", "binary8p1uf"), "binary8p3se")
     FloatArray(7.0, Binary8p3se)
     """
-    return _reduced(a.values, 1, lambda row: sum(map(_Extended.of, row), _Extended(Fraction(0))), fmt, projection)
+    return _reduced(a.values, 1, lambda row: sum(map(_Extended.of, row), _Extended(Fraction(0))), format, projection)
 
 
-def block_product(a: P3109Block, fmt: FormatLike, **projection: Any) -> FloatArray:
+def block_product(a: P3109Block, format: FormatLike, **projection: Any) -> FloatArray:
     """Return the exact product of each block, rounded once (BlockReduceMultiply).
 
     Parameters
     ----------
     a : P3109Block
-    fmt : format
+    format : format
         The format of the results: a format of P3109.
     **projection : rounding, overflow, stochastic, seed, random, random_bits
         The projection, as in `fs.project`.
@@ -231,7 +231,7 @@ def block_product(a: P3109Block, fmt: FormatLike, **projection: Any) -> FloatArr
     >>> fs.quantization.block_product(block, "binary8p3se")
     FloatArray(8.0, Binary8p3se)
     """
-    return _reduced(a.values, 1, _product, fmt, projection)
+    return _reduced(a.values, 1, _product, format, projection)
 
 
 @dataclass(frozen=True)

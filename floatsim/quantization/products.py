@@ -16,7 +16,6 @@ from floatsim.arrays.linalg import matmul
 from floatsim.arrays.options import context
 from floatsim.arrays.types import Floats, Integers
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import with_keyword_hints
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.integer_instructions import as_integer_dot, sums_by_steps
@@ -39,10 +38,9 @@ def _integers(x: Any, argument: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-@with_keyword_hints
 def integer_matmul(
     a: Integers, b: Integers, c: Integers | None = None, *, zero_a: Integers = 0, zero_b: Integers = 0,
-    overflow: str = "wrap", instruction: str | None = None,
+    accumulator_overflow: str = "wrap", instruction: str | None = None,
 ) -> NDArray[np.int32]:  # fmt: skip
     """Return the product of integer matrices in an int32 accumulator.
 
@@ -55,13 +53,13 @@ def integer_matmul(
         An addend, for instance an int32 bias.
     zero_a, zero_b : array_like of int
         Zero points, broadcastable to a and b. They are subtracted before the product.
-    overflow : str
+    accumulator_overflow : str
         "wrap": the exact sum modulo 2**32, which is what any order of wrapping additions gives. "saturate": the exact
         sum, clamped once.
     instruction : str, optional
         An integer instruction of a CPU, which adds 4 (or 2) products along K at a time: "vpdpbusd", "vpdpbusds",
         "vpdpwssd", "vpdpwssds" (AVX512_VNNI), "tdpbssd", "tdpbsud", "tdpbusd" or "tdpbuud" (AMX). The instructions
-        whose name ends in "ds" clamp the sum after each step, the others wrap. `overflow` has no effect.
+        whose name ends in "ds" clamp the sum after each step, the others wrap. `accumulator_overflow` has no effect.
 
     Returns
     -------
@@ -82,7 +80,7 @@ def integer_matmul(
     >>> fs.quantization.integer_matmul(a, a.T, zero_a=-1)
     array([[65024]], dtype=int32)
     >>> big = np.full((1, 140_000), 127, np.int8)
-    >>> [int(fs.quantization.integer_matmul(big, big.T, overflow=o)[0, 0]) for o in ("wrap", "saturate")]
+    >>> [int(fs.quantization.integer_matmul(big, big.T, accumulator_overflow=o)[0, 0]) for o in ("wrap", "saturate")]
     [-2036907296, 2147483647]
 
     An instruction that saturates does so in every step:
@@ -91,7 +89,7 @@ def integer_matmul(
     >>> [int(fs.quantization.integer_matmul(a, b.T, instruction=name)[0, 0]) for name in ("vpdpwssd", "vpdpwssds")]
     [-131068, -2147352577]
     """
-    policy = as_name(overflow, ("wrap", "saturate"), "overflow")
+    policy = as_name(accumulator_overflow, ("wrap", "saturate"), "accumulator_overflow")
     x, y = _integers(a, "a") - _integers(zero_a, "zero_a"), _integers(b, "b") - _integers(zero_b, "zero_b")
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-2]:
         raise ValueError(f"a {x.shape} and b {y.shape} do not fit: a is (..., M, K), and b is (..., K, N)")
@@ -154,7 +152,7 @@ def quantize_multiplier(multiplier: float) -> tuple[int, int]:
 
 
 def requantize(
-    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, fmt: ElementFormatLike = "int8"
+    acc: Integers, multiplier: Integers, shift: Integers, zero_point: Integers = 0, format: ElementFormatLike = "int8"
 ) -> NDArray[np.integer[Any]]:
     """Scale int32 accumulators to codes of an integer format, with integers only.
 
@@ -173,7 +171,7 @@ def requantize(
         The results of `quantize_multiplier`, one pair or one for each column; they broadcast with acc.
     zero_point : array_like of int
         The zero point of the result.
-    fmt : format
+    format : format
         The integer format of the result.
 
     Returns
@@ -193,9 +191,9 @@ def requantize(
     >>> fs.quantization.requantize([150, -150, 250, 12345, -99999], m, shift)
     array([   2,   -2,    3,  123, -128], dtype=int8)
     """
-    element = as_element_format(fmt)
+    element = as_element_format(format)
     if not isinstance(element, IntegerFormat):
-        raise ValueError(f"fmt must be an integer format such as 'int8', not {element.name}")
+        raise ValueError(f"format must be an integer format such as 'int8', not {element.name}")
     x, m, s, zero = (
         _integers(v, name)
         for v, name in ((acc, "acc"), (multiplier, "multiplier"), (shift, "shift"), (zero_point, "zero_point"))
@@ -216,7 +214,6 @@ def requantize(
     return codes
 
 
-@with_keyword_hints
 def llm_int8_matmul(
     a: Floats, b: Floats, *, threshold: float = 6.0, format: FormatLike = "fp16", accumulate: AccumulationLike = "fp32"
 ) -> FloatArray:
@@ -309,7 +306,6 @@ ORDERS = ("product_first", "separate")
 """How the scales of blocks are applied. `scaled_matmul` documents them."""
 
 
-@with_keyword_hints
 def scaled_matmul(
     a: Quantized, b: Quantized, *, accumulate: AccumulationLike | None = None, order: str = "product_first",
     format: FormatLike = "fp32",

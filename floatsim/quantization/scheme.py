@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from floatsim.emulator.quantization import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import as_index, every_name_hint, with_keyword_hints
+from floatsim.formats._validation import as_index, every_name_hint
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import (
     INT8,
@@ -234,8 +234,6 @@ class Scheme:
             parts.append(f"nested={self.nested!r}")
         return f"Scheme({', '.join(parts)})"
 
-
-Scheme.__init__ = with_keyword_hints(Scheme.__init__)  # type: ignore[method-assign]
 
 _DYNAMIC8 = Scheme(DYNAMIC8, (1, 256), FP32, "absmax", "reciprocal")
 _NVFP4 = Scheme(E2M1, (1, 16), E4M3, "nvfp4", "reciprocal")

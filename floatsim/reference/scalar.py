@@ -119,23 +119,23 @@ def _zero(sign: int) -> Number:
 # -- codes to numbers ----------------------------------------------------------------------------------------
 
 
-def decode(code: int, fmt: FloatFormat, daz: bool = False) -> Number:
+def decode(code: int, format: FloatFormat, daz: bool = False) -> Number:
     """Unpack a code (IEEE 754-2019, 3.4). With `daz`, subnormals are read as zeros of their sign."""
-    sign = 1 if code & fmt.sign_mask else 0
-    magnitude = code & fmt.magnitude_mask
-    if not fmt.has_zero:
-        return NAN if magnitude > fmt.max_code else Number(Kind.FINITE, 0, 1, magnitude - fmt.bias)
-    if not fmt.has_signed_zero and code == fmt.canonical_nan:
+    sign = 1 if code & format.sign_mask else 0
+    magnitude = code & format.magnitude_mask
+    if not format.has_zero:
+        return NAN if magnitude > format.max_code else Number(Kind.FINITE, 0, 1, magnitude - format.bias)
+    if not format.has_signed_zero and code == format.canonical_nan:
         return NAN
-    if magnitude > fmt.max_code:
-        if magnitude == fmt.infinity_code:
+    if magnitude > format.max_code:
+        if magnitude == format.infinity_code:
             return _infinity(sign)
-        quiet = not fmt.quiet_bit or magnitude & fmt.quiet_bit
+        quiet = not format.quiet_bit or magnitude & format.quiet_bit
         return Number(Kind.QUIET_NAN if quiet else Kind.SIGNALING_NAN, sign)
-    field, trailing = magnitude >> fmt.trailing_bits, magnitude & ((1 << fmt.trailing_bits) - 1)
+    field, trailing = magnitude >> format.trailing_bits, magnitude & ((1 << format.trailing_bits) - 1)
     if field == 0:
-        return Number(Kind.FINITE, sign, 0 if daz else trailing, fmt.emin - fmt.trailing_bits)
-    return Number(Kind.FINITE, sign, trailing + (1 << fmt.trailing_bits), field - fmt.bias - fmt.trailing_bits)
+        return Number(Kind.FINITE, sign, 0 if daz else trailing, format.emin - format.trailing_bits)
+    return Number(Kind.FINITE, sign, trailing + (1 << format.trailing_bits), field - format.bias - format.trailing_bits)
 
 
 def from_fraction(value: Fraction | int, sign_of_zero: int = 0) -> Number:
@@ -219,33 +219,33 @@ def from_text(text: str) -> Number:
 # -- numbers to codes ----------------------------------------------------------------------------------------
 
 
-def nan_result(fmt: FloatFormat, *operands: Number) -> Result:
+def nan_result(format: FloatFormat, *operands: Number) -> Result:
     """Return the canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID."""
     events = INVALID if any(x.kind is Kind.SIGNALING_NAN for x in operands) else 0
-    if fmt.canonical_nan is None:
-        return fmt.max_code, INVALID
-    return fmt.canonical_nan, events
+    if format.canonical_nan is None:
+        return format.max_code, INVALID
+    return format.canonical_nan, events
 
 
-def _invalid(fmt: FloatFormat) -> Result:
-    return nan_result(fmt)[0], INVALID
+def _invalid(format: FloatFormat) -> Result:
+    return nan_result(format)[0], INVALID
 
 
-def infinite_result(sign: int, fmt: FloatFormat) -> int:
+def infinite_result(sign: int, format: FloatFormat) -> int:
     """Return the code of an exact infinity: infinity if the format has it, else NaN, else the largest number."""
-    if sign and fmt.is_scale and fmt.canonical_nan is not None:
-        return fmt.canonical_nan
-    signed = sign * fmt.sign_mask
-    if fmt.infinity_code is not None:
-        return signed | fmt.infinity_code
-    return signed | fmt.max_code if fmt.canonical_nan is None else fmt.canonical_nan
+    if sign and format.is_scale and format.canonical_nan is not None:
+        return format.canonical_nan
+    signed = sign * format.sign_mask
+    if format.infinity_code is not None:
+        return signed | format.infinity_code
+    return signed | format.max_code if format.canonical_nan is None else format.canonical_nan
 
 
-def _overflowed(sign: int, fmt: FloatFormat, attributes: RoundingAttributes) -> int:
+def _overflowed(sign: int, format: FloatFormat, attributes: RoundingAttributes) -> int:
     """Return the code for a rounded magnitude beyond max (7.4, and the saturating policies)."""
-    if overflows_to_infinity(sign, attributes) or (attributes.overflow is Overflow.INFINITY and not fmt.has_zero):
-        return infinite_result(sign, fmt)
-    return sign * fmt.sign_mask | fmt.max_code
+    if overflows_to_infinity(sign, attributes) or (attributes.overflow is Overflow.INFINITY and not format.has_zero):
+        return infinite_result(sign, format)
+    return sign * format.sign_mask | format.max_code
 
 
 def overflows_to_infinity(sign: int, attributes: RoundingAttributes) -> bool:
@@ -259,10 +259,10 @@ def overflows_to_infinity(sign: int, attributes: RoundingAttributes) -> bool:
     return attributes.overflow is Overflow.INFINITY and outward
 
 
-def below_zero(fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
+def below_zero(format: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return what a negative number becomes in an unsigned format: zero, its least number, or NaN."""
     if overflows_to_infinity(1, attributes):
-        return _invalid(fmt)
+        return _invalid(format)
     return 0, OVERFLOW | INEXACT
 
 
@@ -304,19 +304,19 @@ def round_significand(x: Number, lowest: int, attributes: RoundingAttributes, ra
     return kept + _rounds_up(x, kept, shift, attributes, random), inexact
 
 
-def round_pack(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def round_pack(x: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Round a finite Number, exact but for its sticky bit, to a code and events. No other function rounds to a format.
 
     The function rounds to precision p, with the exponent unbounded above and the quantum of the subnormals below. Then
     it tests overflow. Then it sets the flags.
     """
-    signed = x.sign * fmt.sign_mask
-    zero = signed if fmt.has_signed_zero else 0
-    if not fmt.has_zero:
-        return _round_pack_scale(x, fmt, attributes, random)
+    signed = x.sign * format.sign_mask
+    zero = signed if format.has_signed_zero else 0
+    if not format.has_zero:
+        return _round_pack_scale(x, format, attributes, random)
     if x.is_zero:
         return zero, 0
-    t, emin = fmt.trailing_bits, fmt.emin
+    t, emin = format.trailing_bits, format.emin
     e = x.exponent + x.significand.bit_length() - 1  # 2**e <= |x| < 2**(e+1)
     kept, inexact = round_significand(x, max(e, emin) - t, attributes, random)
     tiny = e < emin
@@ -325,44 +325,44 @@ def round_pack(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, rand
     if tiny and attributes.ftz:
         return zero, UNDERFLOW | INEXACT | FLUSHED
     magnitude = ((max(e, emin) - emin) << t) + kept
-    if x.sign and magnitude and fmt.is_scale:
-        return below_zero(fmt, attributes)
-    if magnitude > fmt.max_code:
-        return _overflowed(x.sign, fmt, attributes), OVERFLOW | INEXACT
+    if x.sign and magnitude and format.is_scale:
+        return below_zero(format, attributes)
+    if magnitude > format.max_code:
+        return _overflowed(x.sign, format, attributes), OVERFLOW | INEXACT
     events = INEXACT * inexact | UNDERFLOW * (tiny and inexact)
     if magnitude == 0:
         return zero, events | FLUSHED
     return signed | magnitude, events | SUBNORMAL * (magnitude >> t == 0)
 
 
-def _round_pack_scale(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
+def _round_pack_scale(x: Number, format: FloatFormat, attributes: RoundingAttributes, random: int) -> Result:
     """Round to a power of two (OCP MX 1.0, 5.4.1): ties go up; there is no zero and no sign."""
     if x.sign or x.is_zero:
-        return _invalid(fmt)
+        return _invalid(format)
     e = x.exponent + x.significand.bit_length() - 1
-    if e < fmt.emin:
+    if e < format.emin:
         return 0, UNDERFLOW | INEXACT
     if attributes.rounding is Rounding.TIES_TO_EVEN:
         attributes = replace(attributes, rounding=Rounding.TIES_TO_AWAY)
     kept, inexact = round_significand(x, e, attributes, random)
-    code = e - fmt.emin + kept - 1
-    if code > fmt.max_code:
-        return _overflowed(0, fmt, attributes), OVERFLOW | INEXACT
+    code = e - format.emin + kept - 1
+    if code > format.max_code:
+        return _overflowed(0, format, attributes), OVERFLOW | INEXACT
     return code, INEXACT * inexact
 
 
-def convert(x: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return x converted to `fmt` (convertFormat, 5.4.2).
+def convert(x: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+    """Return x converted to `format` (convertFormat, 5.4.2).
 
     SATURATE_FINITE clamps infinities. No other operation does so.
     """
     if x.is_nan:
-        return nan_result(fmt, x)
+        return nan_result(format, x)
     if x.is_infinite:
-        if attributes.overflow is Overflow.SATURATE_FINITE and fmt.has_zero:
-            return (0 if x.sign and fmt.is_scale else x.sign * fmt.sign_mask | fmt.max_code), 0
-        return infinite_result(x.sign, fmt), 0
-    return round_pack(x, fmt, attributes, random)
+        if attributes.overflow is Overflow.SATURATE_FINITE and format.has_zero:
+            return (0 if x.sign and format.is_scale else x.sign * format.sign_mask | format.max_code), 0
+        return infinite_result(x.sign, format), 0
+    return round_pack(x, format, attributes, random)
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------
@@ -386,124 +386,126 @@ def _exact_sum(a: Number, b: Number, attributes: RoundingAttributes) -> Number:
     return Number(Kind.FINITE, int(total < 0), abs(total), exponent)
 
 
-def _absorbed(code: int, fmt: FloatFormat, whole: Number, part: Number) -> int:
+def _absorbed(code: int, format: FloatFormat, whole: Number, part: Number) -> int:
     """Return ABSORBED if the result has the value of `whole` although `part` is not zero."""
-    result = decode(code, fmt)
+    result = decode(code, format)
     if part.is_zero or part.kind is not Kind.FINITE or result.kind is not Kind.FINITE:
         return 0
     return ABSORBED * (whole.kind is Kind.FINITE and result.fraction == whole.fraction)
 
 
-def add(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def add(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a + b (5.4.1). ABSORBED if one operand, not zero, leaves the other one unchanged."""
     if a.is_nan or b.is_nan:
-        return nan_result(fmt, a, b)
+        return nan_result(format, a, b)
     if a.is_infinite or b.is_infinite:
         if a.is_infinite and b.is_infinite and a.sign != b.sign:
-            return _invalid(fmt)
-        return infinite_result((a if a.is_infinite else b).sign, fmt), 0
-    code, events = round_pack(_exact_sum(a, b, attributes), fmt, attributes, random)
-    return code, events | _absorbed(code, fmt, a, b) | _absorbed(code, fmt, b, a)
+            return _invalid(format)
+        return infinite_result((a if a.is_infinite else b).sign, format), 0
+    code, events = round_pack(_exact_sum(a, b, attributes), format, attributes, random)
+    return code, events | _absorbed(code, format, a, b) | _absorbed(code, format, b, a)
 
 
-def subtract(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def subtract(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - b (5.4.1)."""
-    return add(a, -b, fmt, attributes, random)
+    return add(a, -b, format, attributes, random)
 
 
 def _exact_product(a: Number, b: Number) -> Number:
     return Number(Kind.FINITE, a.sign ^ b.sign, a.significand * b.significand, a.exponent + b.exponent)
 
 
-def multiply(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def multiply(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a * b (5.4.1)."""
     if a.is_nan or b.is_nan:
-        return nan_result(fmt, a, b)
+        return nan_result(format, a, b)
     if a.is_infinite or b.is_infinite:
         if a.is_zero or b.is_zero:
-            return _invalid(fmt)
-        return infinite_result(a.sign ^ b.sign, fmt), 0
-    return round_pack(_exact_product(a, b), fmt, attributes, random)
+            return _invalid(format)
+        return infinite_result(a.sign ^ b.sign, format), 0
+    return round_pack(_exact_product(a, b), format, attributes, random)
 
 
-def divide(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def divide(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a / b (5.4.1)."""
     sign = a.sign ^ b.sign
     if a.is_nan or b.is_nan:
-        return nan_result(fmt, a, b)
+        return nan_result(format, a, b)
     if (a.is_infinite and b.is_infinite) or (a.is_zero and b.is_zero):
-        return _invalid(fmt)
+        return _invalid(format)
     if a.is_infinite:
-        return infinite_result(sign, fmt), 0
+        return infinite_result(sign, format), 0
     if b.is_zero:
-        return infinite_result(sign, fmt), DIVIDE_BY_ZERO
+        return infinite_result(sign, format), DIVIDE_BY_ZERO
     if b.is_infinite or a.is_zero:
-        return round_pack(_zero(sign), fmt, attributes)
-    return round_pack(replace(from_fraction(abs(a.fraction / b.fraction)), sign=sign), fmt, attributes, random)
+        return round_pack(_zero(sign), format, attributes)
+    return round_pack(replace(from_fraction(abs(a.fraction / b.fraction)), sign=sign), format, attributes, random)
 
 
-def sqrt(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def sqrt(a: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the square root (5.4.1). sqrt(-0) is -0."""
     if a.is_nan:
-        return nan_result(fmt, a)
+        return nan_result(format, a)
     if a.is_zero:
-        return round_pack(a, fmt, attributes)
+        return round_pack(a, format, attributes)
     if a.sign:
-        return _invalid(fmt)
+        return _invalid(format)
     if a.is_infinite:
-        return infinite_result(0, fmt), 0
+        return infinite_result(0, format), 0
     extra = 2 * _WORKING_BITS + (a.exponent & 1)  # makes the exponent even
     radicand = a.significand << extra
     root = math.isqrt(radicand)
     x = Number(Kind.FINITE, 0, root, (a.exponent - extra) // 2, root * root != radicand)
-    return round_pack(x, fmt, attributes, random)
+    return round_pack(x, format, attributes, random)
 
 
-def fma(a: Number, b: Number, c: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def fma(
+    a: Number, b: Number, c: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
+) -> Result:
     """Return a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c is left unchanged."""
     infinite_product = a.is_infinite or b.is_infinite
     if infinite_product and (a.is_zero or b.is_zero):
-        return _invalid(fmt)
+        return _invalid(format)
     if a.is_nan or b.is_nan or c.is_nan:
-        return nan_result(fmt, a, b, c)
+        return nan_result(format, a, b, c)
     sign = a.sign ^ b.sign
     if infinite_product:
         if c.is_infinite and c.sign != sign:
-            return _invalid(fmt)
-        return infinite_result(sign, fmt), 0
+            return _invalid(format)
+        return infinite_result(sign, format), 0
     if c.is_infinite:
-        return infinite_result(c.sign, fmt), 0
+        return infinite_result(c.sign, format), 0
     product = _exact_product(a, b)
-    code, events = round_pack(_exact_sum(product, c, attributes), fmt, attributes, random)
-    return code, events | _absorbed(code, fmt, c, product)
+    code, events = round_pack(_exact_sum(product, c, attributes), format, attributes, random)
+    return code, events | _absorbed(code, format, c, product)
 
 
 def _remainder(
     a: Number,
     b: Number,
-    fmt: FloatFormat,
+    format: FloatFormat,
     attributes: RoundingAttributes,
     random: int,
     quotient: Callable[[Fraction], int],
 ) -> Result:
     if a.is_nan or b.is_nan:
-        return nan_result(fmt, a, b)
+        return nan_result(format, a, b)
     if a.is_infinite or b.is_zero:
-        return _invalid(fmt)
+        return _invalid(format)
     if b.is_infinite or a.is_zero:
-        return round_pack(a, fmt, attributes, random)
+        return round_pack(a, format, attributes, random)
     rest = a.fraction - quotient(a.fraction / b.fraction) * b.fraction
-    return round_pack(from_fraction(rest, sign_of_zero=a.sign), fmt, attributes, random)
+    return round_pack(from_fraction(rest, sign_of_zero=a.sign), format, attributes, random)
 
 
-def remainder(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def remainder(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - n*b, n being the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
-    return _remainder(a, b, fmt, attributes, random, round)
+    return _remainder(a, b, format, attributes, random, round)
 
 
-def fmod(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def fmod(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a - n*b, n being a/b truncated, as C's fmod. The result has the sign of a."""
-    return _remainder(a, b, fmt, attributes, random, math.trunc)
+    return _remainder(a, b, format, attributes, random, math.trunc)
 
 
 # -- to integral values, integers and neighbours ---------------------------------------------------------------
@@ -514,37 +516,37 @@ def integral(x: Number, attributes: RoundingAttributes, random: int = 0) -> tupl
     return round_significand(x, 0, attributes, random)
 
 
-def rint(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def rint(a: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a rounded to an integral value (roundToIntegralExact, 5.9). INEXACT if it differs."""
     if a.is_nan:
-        return nan_result(fmt, a)
+        return nan_result(format, a)
     if a.is_infinite:
-        return infinite_result(a.sign, fmt), 0
+        return infinite_result(a.sign, format), 0
     whole, inexact = integral(a, attributes, random)
-    code, events = round_pack(Number(Kind.FINITE, a.sign, whole), fmt, attributes)
+    code, events = round_pack(Number(Kind.FINITE, a.sign, whole), format, attributes)
     return code, events | INEXACT * inexact
 
 
-def _directed_integral(a: Number, fmt: FloatFormat, attributes: RoundingAttributes, rounding: Rounding) -> Result:
+def _directed_integral(a: Number, format: FloatFormat, attributes: RoundingAttributes, rounding: Rounding) -> Result:
     if a.kind is not Kind.FINITE:
-        return rint(a, fmt, attributes)
+        return rint(a, format, attributes)
     whole, _ = integral(a, replace(attributes, rounding=rounding))
-    return round_pack(Number(Kind.FINITE, a.sign, whole), fmt, attributes)
+    return round_pack(Number(Kind.FINITE, a.sign, whole), format, attributes)
 
 
-def floor(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
+def floor(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return the largest integral value not above a (roundToIntegralTowardNegative, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_NEGATIVE)
+    return _directed_integral(a, format, attributes, Rounding.TOWARD_NEGATIVE)
 
 
-def ceil(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
+def ceil(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return the smallest integral value not below a (roundToIntegralTowardPositive, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_POSITIVE)
+    return _directed_integral(a, format, attributes, Rounding.TOWARD_POSITIVE)
 
 
-def trunc(a: Number, fmt: FloatFormat, attributes: RoundingAttributes) -> Result:
+def trunc(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
     """Return a without its fraction (roundToIntegralTowardZero, 5.9), without INEXACT."""
-    return _directed_integral(a, fmt, attributes, Rounding.TOWARD_ZERO)
+    return _directed_integral(a, format, attributes, Rounding.TOWARD_ZERO)
 
 
 def to_integer(a: Number, low: int, high: int, attributes: RoundingAttributes, random: int = 0) -> Result:
@@ -560,14 +562,14 @@ def to_integer(a: Number, low: int, high: int, attributes: RoundingAttributes, r
     return value, INEXACT * inexact
 
 
-def scalb(a: Number, n: int, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def scalb(a: Number, n: int, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return a * 2**n, rounded once (5.3.3)."""
     n = max(-_EXPONENT_LIMIT, min(n, _EXPONENT_LIMIT))
     if a.is_nan:
-        return nan_result(fmt, a)
+        return nan_result(format, a)
     if a.is_infinite:
-        return infinite_result(a.sign, fmt), 0
-    return round_pack(replace(a, exponent=a.exponent + n), fmt, attributes, random)
+        return infinite_result(a.sign, format), 0
+    return round_pack(replace(a, exponent=a.exponent + n), format, attributes, random)
 
 
 def logb(a: Number) -> Result:
@@ -581,46 +583,46 @@ def logb(a: Number) -> Result:
     return a.exponent + a.significand.bit_length() - 1, 0
 
 
-def ordinal(code: int, fmt: FloatFormat) -> int:
+def ordinal(code: int, format: FloatFormat) -> int:
     """Return the place of a number in the order of the format's numbers. Both zeros have 0. A NaN has no place."""
-    magnitude = code & fmt.magnitude_mask
-    return -magnitude if code & fmt.sign_mask else magnitude
+    magnitude = code & format.magnitude_mask
+    return -magnitude if code & format.sign_mask else magnitude
 
 
-def _from_ordinal(n: int, fmt: FloatFormat) -> int:
-    return n if n >= 0 else fmt.sign_mask | -n
+def _from_ordinal(n: int, format: FloatFormat) -> int:
+    return n if n >= 0 else format.sign_mask | -n
 
 
-def _next(code: int, fmt: FloatFormat, daz: bool, up: bool) -> Result:
+def _next(code: int, format: FloatFormat, daz: bool, up: bool) -> Result:
     """Return nextUp or nextDown (5.3.1), which round nothing.
 
     The outermost number of a format without infinity is followed by NaN, or by itself if the format has no NaN.
     """
-    a = decode(code, fmt, daz)
+    a = decode(code, format, daz)
     if a.is_nan:
-        return nan_result(fmt, a)
+        return nan_result(format, a)
     toward = 1 if up else -1
-    here = 0 if a.is_zero else ordinal(code, fmt)
-    if abs(here) > fmt.max_code:  # an infinity
-        return (code if (here > 0) == up else _from_ordinal(here + toward, fmt)), 0
+    here = 0 if a.is_zero else ordinal(code, format)
+    if abs(here) > format.max_code:  # an infinity
+        return (code if (here > 0) == up else _from_ordinal(here + toward, format)), 0
     there = here + toward
-    if fmt.is_scale and there < 0:
-        return nan_result(fmt)
-    if abs(there) > fmt.max_code:
-        return infinite_result(int(not up), fmt), 0
+    if format.is_scale and there < 0:
+        return nan_result(format)
+    if abs(there) > format.max_code:
+        return infinite_result(int(not up), format), 0
     if there == 0:
-        return (fmt.sign_mask if up and fmt.has_signed_zero else 0), 0
-    return _from_ordinal(there, fmt), 0
+        return (format.sign_mask if up and format.has_signed_zero else 0), 0
+    return _from_ordinal(there, format), 0
 
 
-def next_up(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
+def next_up(code: int, format: FloatFormat, daz: bool = False) -> Result:
     """Return the least number greater than the code's (5.3.1). After the largest negative number comes -0."""
-    return _next(code, fmt, daz, up=True)
+    return _next(code, format, daz, up=True)
 
 
-def next_down(code: int, fmt: FloatFormat, daz: bool = False) -> Result:
+def next_down(code: int, format: FloatFormat, daz: bool = False) -> Result:
     """Return the greatest number less than the code's (5.3.1)."""
-    return _next(code, fmt, daz, up=False)
+    return _next(code, format, daz, up=False)
 
 
 # -- comparison ------------------------------------------------------------------------------------------------
@@ -642,54 +644,58 @@ def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, 
 
 
 def _extremum(
-    a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int, larger: bool, number: bool
+    a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int, larger: bool, number: bool
 ) -> Result:
     """Return a minimum or maximum (9.6): -0 is less than +0, and one exact conversion comes last."""
     invalid = INVALID * (Kind.SIGNALING_NAN in (a.kind, b.kind))
     if a.is_nan or b.is_nan:
         if not number or (a.is_nan and b.is_nan):
-            return nan_result(fmt, a, b)
+            return nan_result(format, a, b)
         chosen = b if a.is_nan else a
     else:
         order, _ = compare(a, b)
         order = order or b.sign - a.sign  # zeros compare equal
         chosen = a if (order > 0) == larger else b
     if chosen.is_infinite:
-        return infinite_result(chosen.sign, fmt), invalid
-    code, events = round_pack(chosen, fmt, attributes, random)
+        return infinite_result(chosen.sign, format), invalid
+    code, events = round_pack(chosen, format, attributes, random)
     return code, events | invalid
 
 
-def minimum(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def minimum(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the smaller number; NaN if an operand is NaN (9.6)."""
-    return _extremum(a, b, fmt, attributes, random, larger=False, number=False)
+    return _extremum(a, b, format, attributes, random, larger=False, number=False)
 
 
-def maximum(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def maximum(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
     """Return the larger number; NaN if an operand is NaN (9.6)."""
-    return _extremum(a, b, fmt, attributes, random, larger=True, number=False)
+    return _extremum(a, b, format, attributes, random, larger=True, number=False)
 
 
-def minimum_number(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def minimum_number(
+    a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
+) -> Result:
     """Return the smaller number; a number wins over a NaN (9.6)."""
-    return _extremum(a, b, fmt, attributes, random, larger=False, number=True)
+    return _extremum(a, b, format, attributes, random, larger=False, number=True)
 
 
-def maximum_number(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+def maximum_number(
+    a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
+) -> Result:
     """Return the larger number; a number wins over a NaN (9.6)."""
-    return _extremum(a, b, fmt, attributes, random, larger=True, number=True)
+    return _extremum(a, b, format, attributes, random, larger=True, number=True)
 
 
-def classify(code: int, fmt: FloatFormat) -> FloatClass:
+def classify(code: int, format: FloatFormat) -> FloatClass:
     """Return the class of a code (5.7.2)."""
-    x = decode(code, fmt)
+    x = decode(code, format)
     if x.is_nan:
         return FloatClass.SIGNALING_NAN if x.kind is Kind.SIGNALING_NAN else FloatClass.QUIET_NAN
     if x.is_infinite:
         positive = FloatClass.POSITIVE_INFINITY
     elif x.is_zero:
         positive = FloatClass.POSITIVE_ZERO
-    elif x.exponent + x.significand.bit_length() - 1 < fmt.emin:
+    elif x.exponent + x.significand.bit_length() - 1 < format.emin:
         positive = FloatClass.POSITIVE_SUBNORMAL
     else:
         positive = FloatClass.POSITIVE_NORMAL
@@ -697,14 +703,14 @@ def classify(code: int, fmt: FloatFormat) -> FloatClass:
     return FloatClass(first + last - positive) if x.sign else positive
 
 
-def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
+def total_order(a: int, b: int, format: FloatFormat) -> bool:
     """Return totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN."""
 
     def place(code: int) -> int:
-        if fmt.canonical_nan == fmt.sign_mask == code:  # FNUZ's NaN stands above everything
-            return fmt.magnitude_mask + 1
-        magnitude = code & fmt.magnitude_mask
-        return -magnitude - 1 if code & fmt.sign_mask else magnitude
+        if format.canonical_nan == format.sign_mask == code:  # FNUZ's NaN stands above everything
+            return format.magnitude_mask + 1
+        magnitude = code & format.magnitude_mask
+        return -magnitude - 1 if code & format.sign_mask else magnitude
 
     return place(a) <= place(b)
 
@@ -713,7 +719,7 @@ def total_order(a: int, b: int, fmt: FloatFormat) -> bool:
 
 
 def exact_dot(
-    pairs: list[tuple[Number, Number]], fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0
+    pairs: list[tuple[Number, Number]], format: FloatFormat, attributes: RoundingAttributes, random: int = 0
 ) -> Result:
     """Return the exact sum of exact products, rounded once."""
     invalid = any(
@@ -723,15 +729,17 @@ def exact_dot(
     infinite = {a.sign ^ b.sign for a, b in pairs if a.is_infinite or b.is_infinite}
     if invalid or any(a.is_nan or b.is_nan for a, b in pairs) or len(infinite) == 2:
         nan_operand = any(a.is_nan or b.is_nan for a, b in pairs)
-        code, events = nan_result(fmt)
+        code, events = nan_result(format)
         return code, INVALID if invalid or not nan_operand else events
     if infinite:
-        return infinite_result(infinite.pop(), fmt), 0
+        return infinite_result(infinite.pop(), format), 0
     products = [_exact_product(a, b) for a, b in pairs]
     total = sum((p.fraction for p in products), Fraction(0))
     if total:
-        return round_pack(from_fraction(total), fmt, attributes, random)
+        return round_pack(from_fraction(total), format, attributes, random)
     signs = {p.sign for p in products if p.is_zero}
     if len(signs) == 1 and all(p.is_zero for p in products):
-        return round_pack(_zero(signs.pop()), fmt, attributes)
-    return round_pack(_zero(int(bool(products) and attributes.rounding is Rounding.TOWARD_NEGATIVE)), fmt, attributes)
+        return round_pack(_zero(signs.pop()), format, attributes)
+    return round_pack(
+        _zero(int(bool(products) and attributes.rounding is Rounding.TOWARD_NEGATIVE)), format, attributes
+    )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-from floatsim._warnings import former_name
 from floatsim.formats import FP32, FloatFormat, NamedEnum
 from floatsim.formats._hashing import hashed_once
 from floatsim.formats.rounding import Rounding, Tininess
@@ -273,8 +272,6 @@ class Instruction:
     truncates: bool = False
     note: str = ""
     published: str = ""
-
-    cards = former_name("cards", "gpus")
 
     def __post_init__(self) -> None:
         if vars(self)["output"] is None:

@@ -23,7 +23,6 @@ _HOMES = {
     ".metrics": "calc_diff error_ratio",
     ".operator_bounds": "attention_bound softmax_bound",
     ".report": "Report",
-    ".sweeps": "SweepTable sweep",
     ".ulps": "UlpStats ulp_stats",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -14,13 +14,12 @@ from floatsim.testing.metrics import calc_diff, error_ratio
 from floatsim.testing.mutations import MUTATIONS, Mutation
 from floatsim.testing.operator_bounds import attention_bound, softmax_bound
 from floatsim.testing.report import Report
-from floatsim.testing.sweeps import SweepTable, sweep
 from floatsim.testing.ulps import UlpStats, ulp_stats
 
 __all__ = [
     "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS", "Mutation",
-    "Report", "SweepTable", "UlpStats", "assert_bit_equal", "assert_conversion", "assert_max_ulp", "assert_product",
+    "Report", "UlpStats", "assert_bit_equal", "assert_conversion", "assert_max_ulp", "assert_product",
     "assert_within_bound", "attention_bound", "calc_diff", "check_bound", "check_each_k", "compare_arrays",
     "compare_conversion", "compare_product", "error_bound", "error_ratio", "hard_inputs", "identify", "softmax_bound",
-    "strength", "sweep", "ulp_stats",
+    "strength", "ulp_stats",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from floatsim.accumulation import AccumulationLike
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
@@ -20,7 +21,7 @@ from floatsim.testing.bound_report import BoundReport, check_bound
 from floatsim.testing.bounds import error_bound
 from floatsim.testing.discrimination import described, input_strength, matching, not_excluded
 from floatsim.testing.faults import explain_product
-from floatsim.testing.operands import as_float_array, in_format, read_pair
+from floatsim.testing.operands import in_format, read_pair
 from floatsim.testing.products import Product, product_of
 from floatsim.testing.recording import checked
 from floatsim.testing.report import Report, differing, report_of

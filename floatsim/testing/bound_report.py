@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.testing.bounds import ErrorBound
 from floatsim.testing.location import Place, locate
-from floatsim.testing.operands import as_float_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,12 +19,11 @@ import numpy as np
 
 from floatsim._warnings import FloatsimWarning
 from floatsim.arrays.comparison import isnan
-from floatsim.arrays.conversion import convert
+from floatsim.arrays.conversion import as_float_array, convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FloatFormat, Specials, named_formats
 from floatsim.formats.rounding import OVERFLOW, Overflow, Rounding, Tininess
 from floatsim.formats.value_sets import contains
-from floatsim.testing.operands import as_float_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

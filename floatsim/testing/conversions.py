@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.interop import widened
 from floatsim.arrays.options import RoundingKeywords, resolve
@@ -19,7 +20,7 @@ from floatsim.quantization.scheme import SCHEMES, SchemeLike
 from floatsim.testing.block_faults import BlockConversion, explain_blocks, of_blocks
 from floatsim.testing.conversion_faults import Conversion, explain_conversion
 from floatsim.testing.explanations import OF_STORAGE, explain_arrays
-from floatsim.testing.operands import as_float_array, in_format
+from floatsim.testing.operands import in_format
 from floatsim.testing.recording import checked
 from floatsim.testing.report import Report, differing, report_of
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from floatsim._warnings import former_name
+from floatsim._types import Codes
 from floatsim.accumulation import TensorCore
 from floatsim.emulator.tensorcore import Record, accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
@@ -19,12 +19,7 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as_instruction_name, select
 from floatsim.tensorcore.instructions import Instruction, Scales
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Codes", "DotProducts", "ScaleCodes", "Unit", "named_unit", "units"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
+__all__ = ["DotProducts", "ScaleCodes", "Unit", "named_unit", "units"]
 
 
 class ScaleCodes(NamedTuple):
@@ -94,8 +89,6 @@ class Unit:
     def accumulation(self) -> TensorCore:
         """The description of the instruction's sums."""
         return TensorCore(self.arch, self.name, self.output)
-
-    how = former_name("how", "accumulation")
 
     @property
     def scale_blocks(self) -> int:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import encode
+from floatsim.arrays.conversion import as_float_array, encode
 from floatsim.arrays.float_array import wrap
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.testing.operands import as_float_array, as_operand_formats, as_shape
+from floatsim.testing.operands import as_operand_formats, as_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

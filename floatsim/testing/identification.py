@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.conversion import convert
+from floatsim.arrays.conversion import as_float_array, convert
 from floatsim.arrays.exchange import to_jax, to_torch
 from floatsim.arrays.float_array import FloatArray, wrap
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
@@ -18,7 +18,6 @@ from floatsim.testing.candidates import orders_with_tree, variants
 from floatsim.testing.fused_terms import fused_terms
 from floatsim.testing.kernel_inputs import HardInputs, hard_inputs
 from floatsim.testing.location import locate
-from floatsim.testing.operands import as_float_array
 from floatsim.testing.order_trees import same_sum
 from floatsim.testing.products import Product, product_of
 from floatsim.testing.tree_search import (

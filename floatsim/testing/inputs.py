@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.arrays.conversion import encode
 from floatsim.formats import FloatFormat
-from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit
+from floatsim.testing.dot_unit import ScaleCodes, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

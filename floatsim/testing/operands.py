@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from floatsim.arrays.conversion import convert, read, read_floats
-from floatsim.arrays.float_array import FloatArray, from_codes
+from floatsim.arrays.conversion import as_float_array, convert
+from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index
 
@@ -18,53 +18,7 @@ if TYPE_CHECKING:
 
     Operands: TypeAlias = Sequence[Floats]
 
-__all__ = ["as_float_array", "as_operand_formats", "as_shape", "in_format", "operand_format", "read_pair"]
-
-
-def as_float_array(x: Any, argument: str, format: FormatLike | None = None) -> FloatArray:
-    """Return an argument as a FloatArray of the same memory, where its library allows that.
-
-    Parameters
-    ----------
-    x : array_like of floats, or codes
-        A FloatArray, an array of NumPy, ml_dtypes, torch, JAX or CuPy, or numbers. An array of unsigned integers, or of
-        the raw bytes ("V1", "V2") that `np.load` returns for ml_dtypes, holds codes of `format`.
-    argument : str
-        The name of the argument in error messages.
-    format : format, optional
-        The format of codes. For floats, `in_format` checks it.
-
-    Raises
-    ------
-    TypeError
-        If x holds integers or raw bytes and no `format` of their width is given, or if it holds no floats.
-    """
-    source = read(x.detach() if hasattr(x, "detach") else x, argument)
-    if isinstance(source, np.ndarray):
-        raw = source.dtype.kind == "V" and source.dtype.names is None and not _is_float(source.dtype)
-        if raw or (source.dtype.kind == "u" and not isinstance(x, int | list | tuple)):
-            return _from_codes(source, argument, format)
-    codes, fmt, _ = read_floats(source, argument)
-    return FloatArray(np.asarray(codes), fmt)
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    try:
-        as_format(dtype)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _from_codes(x: Any, argument: str, format: FormatLike | None) -> FloatArray:
-    if format is None:
-        raise TypeError(
-            f"{argument} has dtype {x.dtype}: it holds codes, not numbers; name their format, as in format='bf16'"
-        )
-    fmt = as_format(format)
-    if x.dtype.itemsize != fmt.code_dtype.itemsize:
-        raise TypeError(f"{argument} has dtype {x.dtype}; codes of {fmt.name} have {fmt.code_dtype}")
-    return from_codes(x.view(fmt.code_dtype), fmt)
+__all__ = ["as_operand_formats", "as_shape", "in_format", "operand_format", "read_pair"]
 
 
 def as_shape(shape: Any) -> tuple[int, int, int]:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
+from floatsim.arrays.conversion import as_float_array
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, as_real
 from floatsim.formats.value_sets import TermRange
 from floatsim.testing.bounds import ErrorBound, Path, path_of, spread, step
-from floatsim.testing.operands import as_float_array
 
 __all__ = ["attention_bound", "softmax_bound"]
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from floatsim.arrays.conversion import as_float_array
 from floatsim.formats import FP32
 from floatsim.testing.assertions import compare_arrays
 from floatsim.testing.check_strength import CheckStrength, strength
 from floatsim.testing.kernel_inputs import hard_inputs
 from floatsim.testing.metrics import calc_diff
-from floatsim.testing.operands import as_float_array
 from floatsim.testing.products import product_of
 
 __all__ = ["PUBLISHED", "Rule", "rate"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.arrays.conversion import decode, encode
 from floatsim.formats import FP64, FloatFormat
-from floatsim.testing.dot_unit import Codes
 from floatsim.testing.inputs import Draws
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul as matmul_of
 from floatsim.formats import FloatFormat, FormatLike, as_format, named_formats
-from floatsim.formats._validation import name_hint
+from floatsim.formats._validation import name_hint, with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.torch.tensors import format_of_dtype, is_float, read, tensor_of
@@ -33,7 +33,7 @@ _FORMATS: dict[str, FloatFormat] = {}
 _ACCUMULATIONS: dict[str, Any] = {}
 
 
-def _name(fmt: FormatLike, x: Tensor, argument: str = "fmt") -> str:
+def _name(fmt: FormatLike, x: Tensor, argument: str = "format") -> str:
     """Return a text of a format, after a check that the dtype of a tensor contains it."""
     found = as_format(fmt)
     if not contains(format_of_dtype(x.dtype), found):
@@ -125,8 +125,9 @@ def _(info: Any, in_dims: Any, x: Tensor, *options: Any) -> Any:
     return torch.ops.floatsim.quantize_with_gradient(x, *options), in_dims[0]
 
 
+@with_keyword_hints
 def quantize(
-    x: Tensor, fmt: FormatLike, grad: FormatLike = "ste", *, rounding: RoundingLike = "ties_to_even",
+    x: Tensor, format: FormatLike, grad: FormatLike = "ste", *, rounding: RoundingLike = "ties_to_even",
     overflow: OverflowLike = "infinity", seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """Round a tensor to the values of a format. Its dtype stays.
@@ -135,7 +136,7 @@ def quantize(
     ----------
     x : torch.Tensor
         Floating-point numbers, whose dtype contains the format.
-    fmt : format
+    format : format
         The format.
     grad : str or format
         The gradient by x. "ste": the gradient passes unchanged (straight-through estimator). "none": it is zero. A
@@ -176,7 +177,7 @@ def quantize(
         except (TypeError, ValueError) as error:
             raise type(error)(f"grad must be 'ste', 'none' or a format: {error}; {name_hint(grad, _WORDS)}") from None
     options = (as_member(Rounding, rounding, "rounding").name, as_member(Overflow, overflow, "overflow").name, seed)
-    return torch.ops.floatsim.quantize_with_gradient(x, _name(fmt, x), *options, gradient)
+    return torch.ops.floatsim.quantize_with_gradient(x, _name(format, x), *options, gradient)
 
 
 # -- matmul ------------------------------------------------------------------------------------------------------------
@@ -237,6 +238,7 @@ def _(info: Any, in_dims: Any, a: Tensor, b: Tensor, *options: Any) -> Any:
     return torch.ops.floatsim.matmul(*operands, *options), 0
 
 
+@with_keyword_hints
 def matmul(
     a: Tensor, b: Tensor, *, accumulate: AccumulationLike = "fp32", format: FormatLike | None = None,
     backward: AccumulationLike | None = None, operands: FormatLike | None = None, grad: FormatLike | None = None,
@@ -295,6 +297,7 @@ def matmul(
 # -- Linear ------------------------------------------------------------------------------------------------------------
 
 
+@with_keyword_hints
 class Linear(torch.nn.Linear):  # type: ignore[misc]
     """A linear layer whose operands are rounded to formats, and whose sums have a chosen accumulation.
 

@@ -26,7 +26,7 @@ class Resolved:
     operation : str
         The name in the policy.
     operands, weight, gradient, inside, out : FloatFormat
-        As in `fs.training.Decision`.
+        As in the decision of `fs.training.Policy.decide`.
     accumulate : Accumulation
         The accumulation of every sum of an operation, of the products in a matrix product.
     sums : Accumulation
@@ -90,7 +90,7 @@ def resolve(policy: Policy, decision: Decision, formats: tuple[FloatFormat, ...]
     if isinstance(decision.operands, str) and inside == FP64:
         accumulate, sums = _in_fp64(known.accumulate, accumulate), _in_fp64(policy.accumulate, sums)
     return Resolved(
-        known.operation, operands, known.weight, known.gradient, inside, accumulate, sums, known.out,  # type: ignore[arg-type]
+        known.operation, operands, known.weight, known.gradient, inside, accumulate, sums, known.result,  # type: ignore[arg-type]
         known.scaling, known.source,
     )  # fmt: skip
 

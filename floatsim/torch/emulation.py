@@ -21,7 +21,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, with_keyword_hints
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, complex_of, floats_of
@@ -607,6 +607,7 @@ def _result_dtype(entry: Entry, tensors: list[torch.Tensor], args: Any, kwargs: 
 # -- the public block --------------------------------------------------------------------------------------------------
 
 
+@with_keyword_hints
 def emulate(
     policy: PolicyLike, model: torch.nn.Module | None = None, *, strict: bool = False, count: int = 1
 ) -> AbstractContextManager[Run]:

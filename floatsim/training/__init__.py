@@ -5,9 +5,9 @@ A *policy* names the format of each operation, tensor and sum of a training run,
 >>> import floatsim as fs
 >>> policy = fs.training.as_policy("autocast-fp16")
 >>> policy.decide("linear")
-Decision(linear: operands FP16, sums fp32, out FP16, by the rule of linear)
+Decision(linear: operands FP16, sums fp32, result FP16, by the rule of linear)
 >>> policy.decide("softmax")
-Decision(softmax: operands FP32, sums fp32, out FP32, by the rule of softmax)
+Decision(softmax: operands FP32, sums fp32, result FP32, by the rule of softmax)
 """
 
 from __future__ import annotations
@@ -16,105 +16,31 @@ from floatsim._lazy import lazy_exports
 
 _HOMES = {
     ".arithmetic": "Arithmetic",
-    ".data": (
-        "Data "
-        "digits_data"
-    ),
-    ".execution": (
-        "BadValue "
-        "Execution "
-        "TraceRow"
-    ),
-    ".gradients": (
-        "Clipped "
-        "accumulate_gradients "
-        "clip_by_global_norm "
-        "global_norm "
-        "shrink_embedding "
-        "shrink_gradient"
-    ),
+    ".data": "Data digits_data",
+    ".execution": "Execution",
+    ".gradients": "accumulate_gradients clip_by_global_norm global_norm shrink_embedding shrink_gradient",
     ".layer_loss_scales": "LayerLossScales",
-    ".loop": (
-        "Comparison "
-        "Epoch "
-        "Event "
-        "Trainer "
-        "TrainingRun "
-        "compare_policies "
-        "train"
-    ),
+    ".loop": "Trainer compare_policies train",
     ".loss_scaling": (
-        "ApexLossScaler "
-        "DeepSpeedLossScaler "
-        "GradScaler "
-        "KerasLossScaler "
-        "LossScaleStep "
-        "LossScaler "
-        "StaticLossScaler "
-        "as_loss_scaler "
-        "overflowed "
-        "replay"
+        "ApexLossScaler DeepSpeedLossScaler GradScaler KerasLossScaler LossScaler StaticLossScaler as_loss_scaler "
+        "overflowed replay"
     ),
-    ".networks": (
-        "Network "
-        "Pass "
-        "as_network "
-        "mlp "
-        "small_cnn "
-        "transformer_block"
-    ),
-    ".operations": (
-        "OPERATIONS "
-        "Operation "
-        "operation_names"
-    ),
-    ".optimizers": (
-        "Adam "
-        "AdamW "
-        "OPTIMIZERS "
-        "Optimizer "
-        "RMSProp "
-        "SGD "
-        "as_optimizer"
-    ),
-    ".storage": (
-        "DYNAMIC8 "
-        "DYNAMIC8_UNSIGNED "
-        "as_storage"
-    ),
-    ".policy": (
-        "Decision "
-        "Policy"
-    ),
-    ".records": (
-        "Gemm "
-        "Op "
-        "SCALINGS "
-        "Scaler "
-        "Scaling"
-    ),
-    ".policies": (
-        "POLICIES "
-        "POLICY_ALIASES "
-        "POLICY_MODIFIERS "
-        "as_policy"
-    ),
+    ".networks": "Network as_network mlp small_cnn transformer_block",
+    ".operations": "OPERATIONS operation_names",
+    ".optimizers": "Adam AdamW OPTIMIZERS Optimizer RMSProp SGD as_optimizer",
+    ".storage": "DYNAMIC8 DYNAMIC8_UNSIGNED as_storage",
+    ".policy": "Policy",
+    ".records": "Gemm Op SCALINGS Scaler Scaling",
+    ".policies": "POLICIES POLICY_ALIASES POLICY_MODIFIERS as_policy",
     ".collectives.ring": "all_reduce reduce_scatter ring_chunks",
     ".collectives.averaging": "REDUCTIONS GradientReduction MixedPrecision fsdp_divide_factors reduce_gradients",
-    ".collectives.compression": "CompressionState PowerSGD RandomK TopK compressed_all_reduce fp8_all_reduce",
-    ".tensor_scaling": "CurrentScaling DelayedScaling DelayedState current_scale",
+    ".collectives.compression": "PowerSGD RandomK TopK compressed_all_reduce fp8_all_reduce",
+    ".tensor_scaling": "CurrentScaling DelayedScaling current_scale",
     ".scaling": "SCALING_METHODS BlockScaling MXScaling NVFP4Scaling as_scaling",
-    ".memory": "MemoryRow MemoryTable TransformerShape memory_table",
+    ".memory": "TransformerShape memory_table",
     ".monitor": "Monitor",
-    ".monitors": (
-        "FirstNonFinite GradientAgreement TensorStatistics UpdateStatistics first_non_finite "
-        "gradient_agreement tensor_statistics update_statistics"
-    ),
-    ".recommendation": "Recommendation recommend_format",
-    ".questions.question": "Answer Chart Question",
-    ".questions.table": "QUESTIONS answer_question answer_questions",
-    ".claims.claim": "Claim Verdict",
-    ".claims.table": "CLAIMS ClaimTable check_claims",
+    ".monitors": "first_non_finite gradient_agreement tensor_statistics update_statistics",
+    ".recommendation": "recommend_format",
     ".spikes": "SpikePolicy SpikeState skipped_batches",
-}  # fmt: skip
+}
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

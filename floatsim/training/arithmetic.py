@@ -20,9 +20,9 @@ ROUNDINGS = ("line", "operation", "step")
 
 
 @lru_cache(maxsize=4096)
-def _rounded(value: float, sign: float, fmt: FloatFormat) -> FloatArray:
+def _rounded(value: float, sign: float, format: FloatFormat) -> FloatArray:
     """Return a number in a format, whatever the context. The sign keeps 0.0 and -0.0 apart."""
-    return nearest_number(value, fmt)
+    return nearest_number(value, format)
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class Arithmetic:
 
     every: str = "line"
 
-    def inside(self, fmt: FloatFormat) -> FloatFormat:
+    def inside(self, format: FloatFormat) -> FloatFormat:
         """Return the format of operations on a tensor of this format."""
-        return fmt if self.every == "operation" else inside_format(fmt)
+        return format if self.every == "operation" else inside_format(format)
 
-    def _line(self, value: Any, fmt: FloatFormat) -> FloatArray:
+    def _line(self, value: Any, format: FloatFormat) -> FloatArray:
         """Return the result of a line that assigns a tensor of this format."""
-        rounded: FloatArray = convert(value, fmt) if self.every == "line" and value.format != fmt else value
+        rounded: FloatArray = convert(value, format) if self.every == "line" and value.format != format else value
         return rounded
 
-    def _number(self, value: float, fmt: FloatFormat) -> FloatArray:
-        return _rounded(value, math.copysign(1.0, value), fmt)
+    def _number(self, value: float, format: FloatFormat) -> FloatArray:
+        return _rounded(value, math.copysign(1.0, value), format)
 
-    def _addend(self, value: float, fmt: FloatFormat) -> FloatArray:
+    def _addend(self, value: float, format: FloatFormat) -> FloatArray:
         """Return the number of a sum: in lines, it is rounded to the format of the tensor."""
-        return self._number(value, fmt if self.every == "line" else self.inside(fmt))
+        return self._number(value, format if self.every == "line" else self.inside(format))
 
     def scaled(self, x: FloatArray, factor: float) -> FloatArray:
         """Return x * factor."""
@@ -108,14 +108,14 @@ class Arithmetic:
         scaled = multiply(self._number(factor, inside), a, format=inside)
         return self._line(self._fma(scaled, b, x, inside), x.format)
 
-    def quotient(self, a: FloatArray, b: FloatArray, factor: float, fmt: FloatFormat) -> FloatArray:
-        """Return (factor * a) / b, in the format of operations on a tensor of format `fmt`."""
-        inside = self.inside(fmt)
+    def quotient(self, a: FloatArray, b: FloatArray, factor: float, format: FloatFormat) -> FloatArray:
+        """Return (factor * a) / b, in the format of operations on a tensor of format `format`."""
+        inside = self.inside(format)
         return divide(multiply(self._number(factor, inside), a, format=inside), b, format=inside)  # type: ignore[no-any-return]
 
-    def product(self, x: FloatArray, factor: float, fmt: FloatFormat) -> FloatArray:
-        """Return factor * x, in the format of operations on a tensor of format `fmt`."""
-        inside = self.inside(fmt)
+    def product(self, x: FloatArray, factor: float, format: FloatFormat) -> FloatArray:
+        """Return factor * x, in the format of operations on a tensor of format `format`."""
+        inside = self.inside(format)
         return multiply(self._number(factor, inside), x, format=inside)  # type: ignore[no-any-return]
 
     def added(self, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -44,7 +44,7 @@ class TraceRow(NamedTuple):
         The formats of the operands as they are given.
     compute : str
         The format of the operands in the operation.
-    out : str
+    result : str
         The format of the result.
     """
 
@@ -53,7 +53,7 @@ class TraceRow(NamedTuple):
     backward: bool
     inputs: tuple[str, ...]
     compute: str
-    out: str
+    result: str
 
 
 class BadValue(NamedTuple):
@@ -101,7 +101,7 @@ def recipe_of(decision: Decision, operator: str, out: Any) -> Recipe:
 
     >>> import floatsim as fs
     >>> decision = fs.training.as_policy("autocast-fp16").decide("linear").given("fp32")
-    >>> recipe = recipe_of(decision, "linear", decision.out)
+    >>> recipe = recipe_of(decision, "linear", decision.result)
     >>> [f"{recipe.format_of('linear', step)}" for step in ("input", "product", "output")]
     ['FP16', 'FP32', 'FP16']
     """
@@ -149,7 +149,7 @@ class Execution:
     >>> x = fs.array([[1.0, 2.0]], "fp32")
     >>> y = execution.forward("softmax", "layer0", execution.forward("relu", "layer0", x.astype("fp16")))
     >>> for row in execution.trace:
-    ...     print(row.operation, row.inputs, row.compute, row.out)
+    ...     print(row.operation, row.inputs, row.compute, row.result)
     relu ('FP16',) FP16 FP16
     softmax ('FP16',) FP32 FP32
     """
@@ -187,7 +187,7 @@ class Execution:
         if key not in self._decisions:
             decision = self.policy.decide(operation, module, backward).given(*formats)
             operator = f"{operation}_backward" if backward else operation
-            out = decision.inside if backward else decision.out
+            out = decision.inside if backward else decision.result
             recipe = None if decision.scaling is not None else recipe_of(decision, operator, out)
             self._decisions[key] = decision, recipe
         return self._decisions[key]
@@ -262,7 +262,7 @@ class Execution:
     def _gradient(self, gradient: FloatArray, decision: Decision, activation: bool) -> FloatArray:
         """Return a gradient in the format of its kind."""
         kept: Any = self.policy.weight_gradients
-        fmt = decision.out if activation or kept is None else kept
+        fmt = decision.result if activation or kept is None else kept
         return gradient if gradient.format == fmt else convert(gradient, fmt)
 
     # -- scaled products -----------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Execution:
         rows = x.reshape(-1, x.shape[-1])
         y = self._product(decision, module, rows, np.transpose(weight), "forward", roles=("input", "weight"))
         total: Any = y if bias is None else add(y, bias, format=FP32)
-        return convert(total, decision.out).reshape(*x.shape[:-1], weight.shape[0])
+        return convert(total, decision.result).reshape(*x.shape[:-1], weight.shape[0])
 
     def _scaled_backward(self, decision: Decision, module: str, g: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
         """Return the gradients of a scaled linear layer in FP32."""
@@ -309,7 +309,7 @@ class Execution:
         if self.tracing:
             compute = decision.gradient if backward else decision.operands
             names = tuple(fmt.name for fmt in formats)
-            self.trace.append(TraceRow(module, operation, backward, names, f"{compute}", f"{decision.out}"))
+            self.trace.append(TraceRow(module, operation, backward, names, f"{compute}", f"{decision.result}"))
         if self.bad is None:
             for result in results:
                 if result is not None and has_special_values(result):

@@ -16,7 +16,7 @@ from floatsim._lazy import plot_function
 from floatsim.arrays.conversion import array, convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import FP32, FP64
-from floatsim.formats._validation import as_index, as_real
+from floatsim.formats._validation import as_index, as_real, with_keyword_hints
 from floatsim.training.data import Data, digits_data
 from floatsim.training.execution import BadValue, Execution, has_special_values
 from floatsim.training.gradients import accumulate_gradients, clip_by_global_norm
@@ -363,6 +363,7 @@ def _zeros(gradients: dict[str, FloatArray]) -> float:
     return sum(int((~g.nonzero()).sum()) for g in gradients.values()) / sum(g.size for g in gradients.values())
 
 
+@with_keyword_hints
 def train(
     policy: PolicyLike, network: str | Network = "mlp", optimizer: str | Optimizer = "sgd", *, epochs: int = 15,
     batch: int = 32, lr: float = 0.1, loss_scale: float | str | LossScaler | None = None, loss_factor: float = 1.0,

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses
 from floatsim.arrays.arithmetic import add
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.event_log import Log
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.types import Floats
 from floatsim.arrays.ulps import ulp
 from floatsim.formats import FormatLike, as_formats
-from floatsim.training.rounding import as_float_array
 
 __all__ = [
     "DEFAULT_FORMATS", "FirstNonFinite", "GradientAgreement", "TensorStatistics", "UpdateStatistics",

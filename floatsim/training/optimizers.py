@@ -16,7 +16,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
+from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
 from floatsim.training.arithmetic import ROUNDINGS, Arithmetic
@@ -280,6 +280,7 @@ class Optimizer:
         return self._stored(total, weight)
 
 
+@with_keyword_hints
 @dataclass
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if wanted.
@@ -336,6 +337,7 @@ class SGD(Optimizer):
         return self._add_scaled(name, weight, g, -lr)
 
 
+@with_keyword_hints
 @dataclass
 class RMSProp(Optimizer):
     """RMSProp: the gradient is divided by the root of the mean of its squares.
@@ -399,6 +401,7 @@ class RMSProp(Optimizer):
         return self._add_scaled(name, weight, b, -lr)
 
 
+@with_keyword_hints
 @dataclass
 class Adam(Optimizer):
     """Adam: the mean of the gradients divided by the root of the mean of their squares.
@@ -501,6 +504,7 @@ class Adam(Optimizer):
         return self._scalars.number(self.weight_decay)
 
 
+@with_keyword_hints
 @dataclass
 class AdamW(Adam):
     """Adam with decoupled weight decay: each step multiplies the weights by 1 - lr * weight_decay.

@@ -53,7 +53,7 @@ _PROMOTED = Op(WIDEST, inside="fp32")
 def _lists(half: str, float32: str, promoted: str, fmt: str) -> dict[str, Any]:
     """Return the rules of three lists. PReLU is on the half list, and is no matrix product."""
     return {
-        _alternatives(half): Gemm(fmt, accumulate="fp32", out=fmt),
+        _alternatives(half): Gemm(fmt, accumulate="fp32", result=fmt),
         "prelu": Op(fmt, inside="fp32"),
         _alternatives(float32): Op("fp32"),
         _alternatives(promoted): _PROMOTED,
@@ -76,8 +76,8 @@ _IN_HALF: dict[str, Any] = {
 # -- FP8 and FP4 -------------------------------------------------------------------------------------------------------
 
 _BF16_BESIDE: dict[str, Any] = {
-    "bmm|attention|conv2d|rnn_cell|lstm_cell|gru_cell": Gemm("bf16", accumulate="fp32", out="bf16"),
-    "softmax|log_softmax|cross_entropy": Op("fp32", out="fp32"),
+    "bmm|attention|conv2d|rnn_cell|lstm_cell|gru_cell": Gemm("bf16", accumulate="fp32", result="bf16"),
+    "softmax|log_softmax|cross_entropy": Op("fp32", result="fp32"),
     "layer_norm|rms_norm|batch_norm|group_norm": Op("bf16", inside="fp32"),
 }
 """The operations beside the linear layers in a network with FP8 or FP4: BF16 with FP32 inside."""
@@ -95,7 +95,7 @@ _METHODS = "The formats were read in the source. The scaling methods have tests 
 _TE = "TransformerEngine, recipe"
 _HOPPER_SPLIT = "blocked(hopper, 128, fp32)"
 _HYBRID = Gemm(
-    "e4m3", backward="e5m2", accumulate="hopper", backward_accumulate=_HOPPER_SPLIT, scaling="delayed", out="bf16"
+    "e4m3", backward="e5m2", accumulate="hopper", backward_accumulate=_HOPPER_SPLIT, scaling="delayed", result="bf16"
 )
 
 _NAMED = (
@@ -120,27 +120,27 @@ _NAMED = (
            rules=_lists(_APEX_HALF, _APEX_FLOAT32, _APEX_WIDEST, "fp16"),
            source=f"{_APEX_SOURCE} O1: functions are patched by lists, weights are in FP32", evidence=_LISTS),
     Policy(**_IN_HALF, weights="fp32", name="apex-o2", loss_scale="dynamic", evidence=_LISTS,
-           rules={"batch_norm": Op("fp32", out="fp16"), "cross_entropy|mse_loss": Op("fp32", out="fp32")},
+           rules={"batch_norm": Op("fp32", result="fp16"), "cross_entropy|mse_loss": Op("fp32", result="fp32")},
            source=f"{_APEX_SOURCE} O2: the model in FP16 except batch norm, FP32 master weights"),
     Policy(**_IN_HALF, weights="fp16", name="apex-o3", evidence=_LISTS,
            source=f"{_APEX_SOURCE} O3: the model in FP16, without master weights"),
     _beside_linear("te-fp8", _HYBRID, f"{_TE} DelayedScaling: E4M3 forward, E5M2 for gradients"),
     _beside_linear("te-fp8-current", replace(_HYBRID, scaling="current"), f"{_TE} Float8CurrentScaling"),
-    _beside_linear("te-fp8-block", Gemm("e4m3", accumulate="hopper", scaling="te_block", out="bf16"),
+    _beside_linear("te-fp8-block", Gemm("e4m3", accumulate="hopper", scaling="te_block", result="bf16"),
                    f"{_TE} Float8BlockScaling: E4M3 for all, 1 x 128 and 128 x 128 blocks, scales of powers of two"),
-    _beside_linear("deepseek", Gemm("e4m3", accumulate="hopper", scaling="deepseek", out="bf16"),
+    _beside_linear("deepseek", Gemm("e4m3", accumulate="hopper", scaling="deepseek", result="bf16"),
                    "DeepSeek-V3: E4M3 for all, 1 x 128 activations, 128 x 128 weights, promotion to FP32 every 128 "
                    "products; moments in BF16; embedding and head in BF16",
                    state="bf16", modules={"embedding|head|lm_head": Op("bf16", inside="fp32")}),
-    _beside_linear("mxfp8", Gemm("e4m3", accumulate="blackwell", scaling="mx", out="bf16"),
+    _beside_linear("mxfp8", Gemm("e4m3", accumulate="blackwell", scaling="mx", result="bf16"),
                    "OCP Microscaling (MX): E4M3 with an E8M0 scale for 32 elements"),
-    _beside_linear("mxfp8-te", Gemm("e4m3", accumulate="blackwell", scaling="te_mx", out="bf16"),
+    _beside_linear("mxfp8-te", Gemm("e4m3", accumulate="blackwell", scaling="te_mx", result="bf16"),
                    f"{_TE} MXFP8BlockScaling: as mxfp8, with scales that are rounded up"),
-    _beside_linear("mxfp6", Gemm("e3m2", accumulate="blackwell", scaling="mx", out="bf16"),
+    _beside_linear("mxfp6", Gemm("e3m2", accumulate="blackwell", scaling="mx", result="bf16"),
                    "OCP Microscaling (MX): E3M2 with an E8M0 scale for 32 elements"),
-    _beside_linear("mxfp4", Gemm("e2m1", accumulate="blackwell", scaling="mx", out="bf16"),
+    _beside_linear("mxfp4", Gemm("e2m1", accumulate="blackwell", scaling="mx", result="bf16"),
                    "OCP Microscaling (MX): E2M1 with an E8M0 scale for 32 elements"),
-    _beside_linear("nvfp4", Gemm("e2m1", accumulate="blackwell", scaling="nvfp4", out="bf16"),
+    _beside_linear("nvfp4", Gemm("e2m1", accumulate="blackwell", scaling="nvfp4", result="bf16"),
                    f"{_TE} NVFP4BlockScaling: E2M1 with an E4M3 scale for 16 elements, a random Hadamard transform, "
                    "and stochastic rounding of gradients"),
 )  # fmt: skip

@@ -72,7 +72,7 @@ class Decision:
         The format of the intermediates.
     accumulate : description
         The accumulation of every sum. In a text, "same" stands for `inside`, in matrix products for `operands`.
-    out : FloatFormat or str
+    result : FloatFormat or str
         The format of the result; in a backward pass that of the gradients by the operands.
     scaling : str, Scaling or None
         The scaling method of a matrix product.
@@ -86,7 +86,7 @@ class Decision:
     gradient: FloatFormat | str
     inside: FloatFormat | str
     accumulate: AccumulationLike
-    out: FloatFormat | str
+    result: FloatFormat | str
     scaling: ScalingLike | None
     source: str
 
@@ -106,13 +106,13 @@ class Decision:
         --------
         >>> import floatsim as fs
         >>> fs.training.as_policy("autocast-bf16").decide("residual_add").given("bf16", "fp32")
-        Decision(residual_add: operands FP32, sums fp32, out FP32, by the default)
+        Decision(residual_add: operands FP32, sums fp32, result FP32, by the default)
         """
         own = tuple(as_format(each) for each in formats)
         named = {SAME: own[0], WIDEST: widest(own)}
         found: dict[str, Any] = {
             name: named.get(value, value) if isinstance(value, str) else value
-            for name in ("operands", "weight", "gradient", "out", "inside")
+            for name in ("operands", "weight", "gradient", "result", "inside")
             for value in [getattr(self, name)]
         }
         return replace(self, **found)
@@ -123,7 +123,7 @@ class Decision:
         parts += [f"gradients {self.gradient}"] if self.gradient != self.operands else []
         parts += [f"sums {self.accumulate}"]
         parts += [f"scaling {self.scaling}"] if self.scaling is not None else []
-        return f"Decision({self.operation}: {', '.join(parts)}, out {self.out}, by {self.source})"
+        return f"Decision({self.operation}: {', '.join(parts)}, result {self.result}, by {self.source})"
 
 
 # -- the policy --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Policy:
         first key that fits holds. A layer of `modules` is exempt, unless its value is a Policy with a `weights_at_use`
         of its own. Default: all as stored.
     activations : format, optional
-        The format of the input of a network, and of the results of operations whose rule has no `out`.
+        The format of the input of a network, and of the results of operations whose rule has no `result`.
     gradients : format, optional
         The format of the results of backward passes. Default: that of the result of the forward pass.
     weight_gradients : format, optional
@@ -191,13 +191,13 @@ class Policy:
     >>> policy = Policy(
     ...     "bf16", accumulate="fp32",
     ...     rules={"mm|bmm": Gemm("e4m3", backward="e5m2", accumulate="hopper"),
-    ...            "softmax|layer_norm": Op("fp32", out="bf16")},
+    ...            "softmax|layer_norm": Op("fp32", result="bf16")},
     ...     modules={"lm_head": "fp32"}, seed=1,
     ... )
     >>> policy.decide("linear")
-    Decision(linear: operands E4M3, gradients E5M2, sums hopper, out BF16, by the rule of mm|bmm)
+    Decision(linear: operands E4M3, gradients E5M2, sums hopper, result BF16, by the rule of mm|bmm)
     >>> policy.decide("linear", "lm_head")
-    Decision(linear: operands FP32, sums fp32, out FP32, by the rule of module lm_head)
+    Decision(linear: operands FP32, sums fp32, result FP32, by the rule of module lm_head)
     """
 
     default: RecordLike = "fp32"
@@ -326,6 +326,7 @@ class Policy:
         operands: Any
         weight: Any
         gradient: Any
+        result: Any
         inside: Any = None
         if isinstance(record, Gemm):
             operands, result, scaling = record.format, self._result_of_products(record.format), record.scaling
@@ -337,15 +338,15 @@ class Policy:
         accumulate = accumulate or self.accumulate
         if inside is None:
             inside = _result_format(accumulate, operands) if product else operands
-        out: Any = record.out or self.activations or result
+        result = record.result or self.activations or result
         if backward:
-            out = self.gradients or out
-        return Decision(operation, operands, weight, gradient, inside, accumulate, out, scaling, source)
+            result = self.gradients or result
+        return Decision(operation, operands, weight, gradient, inside, accumulate, result, scaling, source)
 
     def _result_of_products(self, operands: Any) -> Any:
         """Return the format of the result of a `Gemm`: that of operations without a rule."""
         default: Any = self.default
-        return (default.out or default.compute) if isinstance(default, Op) else operands
+        return (default.result or default.compute) if isinstance(default, Op) else operands
 
     def check_weights(self, names: Collection[str]) -> None:
         """Raise a ValueError for a key of the mapping `weights_at_use` that fits no parameter, with the nearest one.

@@ -143,7 +143,7 @@ class Op:
     compute : format
         The operands are rounded to it. "same": they stay as given. "widest": the format that contains those of all
         operands.
-    out : format, optional
+    result : format, optional
         The format of the result. Default: the policy's `activations`, else `compute`. "same" is the format of the first
         operand as given.
     inside : format, optional
@@ -160,27 +160,27 @@ class Op:
     Examples
     --------
     >>> import floatsim as fs
-    >>> fs.training.Op("fp32", out="bf16")
-    Op(FP32, out=BF16)
+    >>> fs.training.Op("fp32", result="bf16")
+    Op(FP32, result=BF16)
     """
 
     compute: FormatLike
-    out: FormatLike | None = None
+    result: FormatLike | None = None
     inside: FormatLike | None = None
     accumulate: AccumulationLike | None = None
 
     def __post_init__(self) -> None:
-        out, inside = self.out, self.inside
+        result, inside = self.result, self.inside
         set_fields(
             self,
             compute=checked_format(self.compute, "compute", SAME, WIDEST),
-            out=None if out is None else checked_format(out, "out", SAME, WIDEST),
+            result=None if result is None else checked_format(result, "result", SAME, WIDEST),
             inside=None if inside is None else checked_format(inside, "inside"),
             accumulate=None if self.accumulate is None else checked_accumulation(self.accumulate, "accumulate"),
         )
 
     def __repr__(self) -> str:
-        return _text(self, self.compute, "out inside accumulate")
+        return _text(self, self.compute, "result inside accumulate")
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Gemm:
     scaling : str or Scaling, optional
         How the operands are scaled: a name of `fs.training.SCALINGS`, or an object with its method. Default: not at
         all.
-    out : format, optional
+    result : format, optional
         The format of the result. Default: the policy's `activations`, else that of operations without a rule.
     weight : format, optional
         The format of the second operand, the weights. Default: `format`.
@@ -222,7 +222,7 @@ class Gemm:
     backward: FormatLike | None = None
     accumulate: AccumulationLike | None = None
     scaling: ScalingLike | None = None
-    out: FormatLike | None = None
+    result: FormatLike | None = None
     weight: FormatLike | None = None
     backward_accumulate: AccumulationLike | None = None
 
@@ -231,8 +231,8 @@ class Gemm:
         for name in ("backward", "weight"):
             if (given := getattr(self, name)) is not None:
                 set_fields(self, **{name: checked_format(given, name)})
-        if self.out is not None:
-            set_fields(self, out=checked_format(self.out, "out", SAME, WIDEST))
+        if self.result is not None:
+            set_fields(self, result=checked_format(self.result, "result", SAME, WIDEST))
         for name in ("accumulate", "backward_accumulate"):
             if (given := getattr(self, name)) is not None:
                 set_fields(self, **{name: checked_accumulation(given, name)})
@@ -240,7 +240,7 @@ class Gemm:
             raise ValueError(f"scaling={self.scaling!r} needs a format of the operands, not {self.format!r}")
 
     def __repr__(self) -> str:
-        return _text(self, self.format, "backward weight accumulate backward_accumulate scaling out")
+        return _text(self, self.format, "backward weight accumulate backward_accumulate scaling result")
 
 
 def _scaling(scaling: ScalingLike | None) -> ScalingLike | None:

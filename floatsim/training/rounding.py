@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import convert, read_floats
+from floatsim.arrays.conversion import as_float_array, convert
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import Context, context
 from floatsim.emulator.elementwise import convert as convert_codes
@@ -17,7 +17,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 
 __all__ = [
-    "NEAREST", "as_float_array", "as_tensor", "check_tensors", "inside_format", "nearest", "nearest_number", "plain",
+    "NEAREST", "as_tensor", "check_tensors", "inside_format", "nearest", "nearest_number", "plain",
     "to_format",
 ]  # fmt: skip
 
@@ -36,12 +36,6 @@ def plain() -> AbstractContextManager[Context]:
     FloatArray(0.1001, BF16)
     """
     return context(**NEAREST)
-
-
-def as_float_array(x: Any, argument: str) -> FloatArray:
-    """Return a FloatArray of an operand, whose dtype is a format or which is a FloatArray."""
-    codes, fmt, _ = read_floats(x, argument)
-    return FloatArray(codes, fmt)
 
 
 def as_tensor(x: Any, argument: str) -> FloatArray:

@@ -16,11 +16,12 @@ import numpy as np
 
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.arithmetic import multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import E2M1, FP32, FloatFormat
-from floatsim.formats._validation import as_flag, as_index
+from floatsim.formats._validation import as_flag, as_index, with_keyword_hints
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.hadamard_transform import NVFP4_SIGNS, hadamard
 from floatsim.quantization.products import ORDERS, scaled_matmul
@@ -28,7 +29,7 @@ from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
 from floatsim.training.records import Scaling, ScalingLike, StatelessScaler, check_product
-from floatsim.training.rounding import as_float_array, nearest, plain
+from floatsim.training.rounding import nearest, plain
 from floatsim.training.tensor_scaling import CurrentScaling, DelayedScaling
 
 __all__ = [
@@ -44,6 +45,7 @@ Roles = tuple[str, str]
 # -- FP32 scales of blocks ---------------------------------------------------------------------------------------------
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class BlockScaling:
     """FP32 scales for blocks along K: DeepSeek-V3, DeepGEMM, TransformerEngine's Float8BlockScaling.
@@ -144,6 +146,7 @@ def _product_of_blocks(a: Quantized, b: Quantized, accumulate: AccumulationLike)
     return as_float_array(product, "product")
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class MXScaling:
     """Blocks of 32 along K with E8M0 scales: OCP MX.
@@ -206,6 +209,7 @@ class MXScaler(StatelessScaler):
 # -- NVFP4 -------------------------------------------------------------------------------------------------------------
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class NVFP4Scaling:
     """NVFP4 training as in TransformerEngine: two levels of scales, random Hadamard transform, stochastic rounding.

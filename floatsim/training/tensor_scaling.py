@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.arithmetic import divide, multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_flag, as_index, as_real
+from floatsim.formats._validation import as_flag, as_index, as_real, with_keyword_hints
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
 from floatsim.training.records import StatelessScaler, check_product, checked_format
-from floatsim.training.rounding import as_float_array, nearest, plain
+from floatsim.training.rounding import nearest, plain
 
 __all__ = [
     "AMAX_ALGORITHMS", "CurrentScaling", "DelayedScaling", "DelayedState", "amax_of", "current_scale",
@@ -142,6 +143,7 @@ def _scaled_product(a: Quantized, b: Quantized, accumulate: AccumulationLike | N
         return as_float_array(multiply(acc, multiply(a.scales, b.scales)), "product")
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class CurrentScaling:
     """Per-tensor scaling by the tensor's own amax, as TransformerEngine's Float8CurrentScaling.
@@ -224,6 +226,7 @@ class DelayedState:
         return DelayedState(history, self.factor)
 
 
+@with_keyword_hints
 @dataclass(frozen=True)
 class DelayedScaling:
     """Per-tensor scaling by the amax of earlier steps, as TransformerEngine's DelayedScaling.

@@ -46,7 +46,7 @@ def assembled(a, b, c=None, **options):
             for columns in slice(0, 20), slice(20, 37):
                 part = fs.matmul(
                     a[matrices, rows], b[:, columns], None if c is None else c[matrices, rows, columns],
-                    offset=(matrices.start, rows.start, columns.start), shape=(M, N), **options,
+                    part=fs.Part((matrices.start, rows.start, columns.start), (M, N)), **options,
                 )  # fmt: skip
                 found[matrices, rows, columns] = part.codes
     return found
@@ -62,7 +62,7 @@ def test_parts_equal_the_whole(case):
     with only("integer"):
         assert np.array_equal(assembled(a, b, code_dtype=whole.codes.dtype, **options), whole.codes)
     other = fs.matmul(a, b, **(options | {"seed": 6}))
-    moved = fs.matmul(a, b, offset=(0, 1, 0), shape=(M + 1, N), **options)
+    moved = fs.matmul(a, b, part=fs.Part((0, 1, 0), (M + 1, N)), **options)
     if case != "matrix unit" or "format" in more:
         assert not np.array_equal(other.codes, whole.codes) and not np.array_equal(moved.codes, whole.codes)
 
@@ -99,9 +99,9 @@ def test_vectors_and_dot():
     a, b = operands("bf16")
     options = {"accumulate": "bf16", "rounding": "stochastic", "seed": 3}
     whole = fs.matmul(a[0], b, **options)
-    row = fs.matmul(a[0, 4], b[:, 5:], offset=(0, 4, 5), shape=(M, N), **options)
-    column = fs.dot(a[0, 2:], b[:, 9], offset=(0, 2, 9), shape=(M, N), **options)
-    one = fs.dot(a[0, 6], b[:, 36], offset=(0, 6, 36), shape=(M, N), **options)
+    row = fs.matmul(a[0, 4], b[:, 5:], part=fs.Part((0, 4, 5), (M, N)), **options)
+    column = fs.dot(a[0, 2:], b[:, 9], part=fs.Part((0, 2, 9), (M, N)), **options)
+    one = fs.dot(a[0, 6], b[:, 36], part=fs.Part((0, 6, 36), (M, N)), **options)
     assert np.array_equal(row.codes, whole.codes[4, 5:]) and np.array_equal(column.codes, whole.codes[2:, 9])
     assert one.codes == whole.codes[6, 36]
 
@@ -111,25 +111,29 @@ def test_large_offsets():
     a, b = operands("bf16")
     options = {"accumulate": "bf16", "rounding": "stochastic", "seed": 3}
     shape = 1 << 20, 1 << 21
-    one = fs.matmul(a[0, :1], b[:, :1], offset=(4, 1000, 5), shape=shape, **options)
-    more = fs.matmul(a[0, :1], b[:, :3], offset=(4, 1000, 5), shape=shape, **options)
+    one = fs.matmul(a[0, :1], b[:, :1], part=fs.Part((4, 1000, 5), shape), **options)
+    more = fs.matmul(a[0, :1], b[:, :3], part=fs.Part((4, 1000, 5), shape), **options)
     assert one.codes[0, 0] == more.codes[0, 0]
-    first = fs.matmul(np.repeat(a, 5, 0)[:5, :3], b, shape=(3, N), offset=(0, 0, 0), **options)
-    last = fs.matmul(np.repeat(a, 5, 0)[4:5, :3], b, shape=(3, N), offset=(4, 0, 0), **options)
+    first = fs.matmul(np.repeat(a, 5, 0)[:5, :3], b, part=fs.Part((0, 0, 0), (3, N)), **options)
+    last = fs.matmul(np.repeat(a, 5, 0)[4:5, :3], b, part=fs.Part((4, 0, 0), (3, N)), **options)
     assert np.array_equal(first.codes[4:], last.codes)
 
 
-def test_offsets_that_are_refused():
+def test_parts_that_are_refused():
     a, b = operands("bf16")
-    for offset, shape, text in (
-        ((0, 0, 0), None, "go together"),
-        (None, (M, N), "go together"),
-        ((0, 0), (M, N), "three numbers"),
-        ((0, 1, 0), (M, N), "no part of a whole"),
-        ((0, 0, 1), (M, N), "no part of a whole"),
-        ((-1, 0, 0), (M, N), r"offset\[0\]"),
-        ((1 << 40, 0, 0), (1 << 20, 1 << 20), "more than 2"),
+    for first, whole, error, text in (
+        ((0, 0, 0), None, ValueError, r"whole must be \(rows, columns\), not None"),
+        (None, (M, N), ValueError, r"first must be \(batch, row, column\), not None"),
+        ((0, 0), (M, N), ValueError, r"first must be \(batch, row, column\), not \(0, 0\)"),
+        ((0, 1.5, 0), (M, N), TypeError, r"first\[1\] must be an integer, not 1.5"),
+        ((0, 1, 0), (M, N), ValueError, "no part of a whole"),
+        ((0, 0, 1), (M, N), ValueError, "no part of a whole"),
+        ((-1, 0, 0), (M, N), ValueError, r"first\[0\]"),
+        ((0, 0, 0), (M, 1 << 63), ValueError, r"whole\[1\]"),
+        ((1 << 40, 0, 0), (1 << 20, 1 << 20), ValueError, "more than 2"),
     ):
-        with pytest.raises(ValueError, match=text):
-            fs.matmul(a, b, offset=offset, shape=shape)
-    assert np.array_equal(fs.matmul(a, b, offset=(0, 0, 0), shape=(M, N)), fs.matmul(a, b))
+        with pytest.raises(error, match=text):
+            fs.matmul(a, b, part=fs.Part(first, whole))
+    with pytest.raises(TypeError, match=r"part must be fs.Part\(.*\), not \(\(0, 0, 0\), \(7, 37\)\)"):
+        fs.matmul(a, b, part=((0, 0, 0), (M, N)))
+    assert np.array_equal(fs.matmul(a, b, part=fs.Part((0, 0, 0), (M, N))), fs.matmul(a, b))

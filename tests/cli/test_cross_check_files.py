@@ -128,18 +128,6 @@ def test_rounded_operands_are_reported(run):
     assert (code, err) == (0, "floatsim: --a: 64 of 64 values were rounded to FP32\n")
 
 
-@pytest.mark.parametrize(("command", "former", "new"), [
-    (("compare", "a.npy", "b.npy", "-a", "fp32", "--against", "out.npy"), "--format", "--operands"),
-    (("operators", "nonsense"), "--format", "--operands"), (("warmup", "nonsense"), "--formats", "--operands"),
-    (("survey", "no.npy"), "--format", "--operands"),
-])  # fmt: skip
-def test_former_options_warn(run, command, former, new):
-    code, _, err = run(*command, former, "fp16")
-    assert f"floatsim: {former} is deprecated here; write {new}\n" in err
-    assert run(*command, new, "fp16")[0] == code
-    assert f"give only {new}" in run(*command, former, "fp16", new, "fp16")[2]
-
-
 def test_numbers_that_are_named_as_codes_are_an_error(run):
     """`--codes bf16` is for all files that hold codes; `--codes a=bf16` says that this file does."""
     for name, x in (("a", np.ones((4, 4), np.float32)), ("b", np.ones((4, 4), np.float32))):

@@ -224,7 +224,7 @@ def test_projection_is_of_the_exact_value_and_of_p3109_only():
     tie = "2.5000000000000000000000000001"  # float64 has only the tie
     assert fs.project([tie, 2.5], "binary5p2sf").values.tolist() == [3, 2]
     assert fs.project(Fraction(10) ** 400, "binary5p2se").values == INFINITY
-    with pytest.raises(ValueError, match="fmt=E4M3 is no format of P3109"):
+    with pytest.raises(ValueError, match="format=E4M3 is no format of P3109"):
         fs.project(1.0, "e4m3")
     with pytest.raises(ValueError, match="stochastic must be one of A, B, C"):
         fs.project(1.0, "binary8p3", stochastic="D")

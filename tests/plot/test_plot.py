@@ -454,9 +454,9 @@ def test_heatmap_says_what_it_is_told():
 
 def test_explore_without_a_notebook_draws_the_first_and_says_what_is_missing(capsys):
     seen = []
-    plot.explore(lambda **chosen: seen.append(chosen), fmt=["fp16", "bf16"], n=(2, 9), flush=True, text="0.1")
-    assert seen == [{"fmt": "fp16", "n": 2, "flush": True, "text": "0.1"}]
-    assert capsys.readouterr().out.startswith("To choose fmt, n, flush, text, run this in a notebook")
+    plot.explore(lambda **chosen: seen.append(chosen), format=["fp16", "bf16"], n=(2, 9), flush=True, text="0.1")
+    assert seen == [{"format": "fp16", "n": 2, "flush": True, "text": "0.1"}]
+    assert capsys.readouterr().out.startswith("To choose format, n, flush, text, run this in a notebook")
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -474,7 +474,7 @@ class Notebook:
         monkeypatch.setitem(sys.modules, "ipywidgets", widgets)  # None: not installed
 
     def interactive(self, draw, **controls):
-        self.results.append(draw(fmt="bf16"))
+        self.results.append(draw(format="bf16"))
         self.controls.append(controls)
         return types.SimpleNamespace(
             _repr_mimebundle_=lambda: {WIDGET: {"model_id": "x"}, "text/plain": "interactive(...)"}
@@ -483,19 +483,19 @@ class Notebook:
 
 def test_explore_in_a_notebook_makes_controls_and_keeps_the_first_picture(monkeypatch, capsys):
     notebook, drawn = Notebook(monkeypatch), []
-    plot.explore(lambda fmt, ax=None: drawn.append(fmt) or plot.staircase(), fmt=["fp16", "bf16"])
-    assert (notebook.results, notebook.controls, drawn) == ([None], [{"fmt": ["fp16", "bf16"]}], ["fp16", "bf16"])
+    plot.explore(lambda format, ax=None: drawn.append(format) or plot.staircase(), format=["fp16", "bf16"])
+    assert (notebook.results, notebook.controls, drawn) == ([None], [{"format": ["fp16", "bf16"]}], ["fp16", "bf16"])
     ((bundle, metadata),) = notebook.published
     assert bundle[WIDGET] == {"model_id": "x"}
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
-    assert metadata == {"floatsim": {"controls": ["fmt"]}}
+    assert metadata == {"floatsim": {"controls": ["format"]}}
     assert len(plt.get_fignums()) == 1  # that of the controlled function; the static one is closed
     assert capsys.readouterr().out == ""
 
 
 def test_explore_in_a_notebook_keeps_what_is_printed(monkeypatch, capsys):
     notebook = Notebook(monkeypatch)
-    plot.explore(lambda fmt: print("a picture of", fmt), fmt=["fp16", "bf16"])
+    plot.explore(lambda format: print("a picture of", format), format=["fp16", "bf16"])
     bundle, _ = notebook.published[0]
     assert bundle["text/plain"] == "a picture of fp16"
     assert "image/png" not in bundle
@@ -504,13 +504,13 @@ def test_explore_in_a_notebook_keeps_what_is_printed(monkeypatch, capsys):
 
 def test_explore_in_a_notebook_without_ipywidgets(monkeypatch, capsys):
     notebook, drawn = Notebook(monkeypatch, with_widgets=False), []
-    plot.explore(lambda fmt: drawn.extend([fmt]), fmt=["fp16"])
+    plot.explore(lambda format: drawn.extend([format]), format=["fp16"])
     assert (notebook.published, drawn) == ([], ["fp16"])
     assert "pip install ipywidgets" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("controls", "words"), [
-    ({}, "at least one control"), ({"fmt": []}, "control fmt must have at least one value"),
+    ({}, "at least one control"), ({"format": []}, "control format must have at least one value"),
 ])  # fmt: skip
 def test_explore_of_nothing_is_an_error(controls, words):
     with pytest.raises(ValueError, match=words):

@@ -47,22 +47,6 @@ def test_conversion_losses_need_a_result():
         plot.conversion_losses({})
 
 
-@pytest.mark.parametrize("name", ["FIVE", "Fate", "equal_shares", "fates"])
-def test_former_names_warn_and_still_work(name):
-    with pytest.warns(DeprecationWarning, match=rf"plot\.{name} is deprecated; use "):
-        former = getattr(plot, name)
-    expected = fs.ConversionLosses(0.25, 0.25, 0.25, 0.25)
-    if name == "FIVE":
-        assert former == (fs.FP32, fs.FP16, fs.BF16, fs.E4M3, fs.E5M2)
-    elif name == "Fate":
-        assert former(0.25, 0.25, 0.25, 0.25) == expected
-    elif name == "equal_shares":
-        assert former is fs.equal_shares
-    else:
-        with fs.context(rounding="toward_positive", ftz=True):
-            assert former([1e-9, 1e-6, 1.0, 1e6], "fp16") == expected
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'SIX'"):
         plot.SIX

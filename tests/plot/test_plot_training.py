@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from floatsim import plot
-from floatsim.training import Epoch, Event, TrainingRun
+from floatsim.training.loop import Epoch, Event, TrainingRun
 
 
 def run_of(policy, losses, diverged=False, scales=(1.0,)):

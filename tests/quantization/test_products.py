@@ -31,7 +31,7 @@ def test_integer_products(overflow):
     c = rng.integers(-(2**31), 2**31, (3, 4))
     c[0, 0], c[1, 1] = 2**31 - 1, -(2**31)
     zero_a, zero_b = rng.integers(-128, 128, (3, 1)), rng.integers(0, 256, (1, 4))
-    found = integer_matmul(a, b, c, zero_a=zero_a, zero_b=zero_b, overflow=overflow)
+    found = integer_matmul(a, b, c, zero_a=zero_a, zero_b=zero_b, accumulator_overflow=overflow)
     assert found.dtype == np.int32
     for i in range(3):
         for j in range(4):
@@ -85,7 +85,7 @@ def test_errors_of_integer_products():
     with pytest.raises(ValueError, match="do not fit"):
         integer_matmul(ones, np.ones((3, 2), int))
     with pytest.raises(ValueError, match="did you mean 'wrap'"):
-        integer_matmul(ones, ones, overflow="warp")
+        integer_matmul(ones, ones, accumulator_overflow="warp")
     with pytest.raises(ValueError, match="not exact"):
         integer_matmul(np.full((1, 2), 2**31), np.full((2, 1), 2**31))
 

@@ -531,7 +531,7 @@ def test_integers_of_ml_dtypes():
         wide, flags = fs.to_integer([100.0, -100.0, float("nan"), 0.25], dtype, return_flags=True)
         assert wide.astype(int).tolist() == [info.max, info.min, 0, 0]
         assert flags.tolist() == [fs.INVALID, fs.INVALID, fs.INVALID, fs.INEXACT]
-        with pytest.raises(TypeError, match=r"fs\.array\(a, fmt\)"):
+        with pytest.raises(TypeError, match=r"fs\.array\(a, format\)"):
             fs.add(x, x)
     assert fs.from_codes(np.array([1, 7], ml_dtypes.uint4), "e2m1").tolist() == [0.5, 6.0]
     with pytest.raises(ValueError, match="code -8 does not fit"):

@@ -107,7 +107,7 @@ def test_scaled_convolutions_multiply_windows_and_filters(scaling):
     """The scaled matrices are the windows, and the filters, of a convolution."""
     torch.manual_seed(0)
     layer, x = nn.Conv2d(8, 32, 2), tensor(2, 8, 5, 9) * 1e-4
-    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling=scaling, out="fp32")
+    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling=scaling, result="fp32")
     policy = ft.Policy("fp32", rules={"conv2d": record}, weights="fp32")
     with ft.emulate(policy, layer, strict=True):
         y, by_x, by_weight, by_bias = gradients(layer, x)
@@ -139,7 +139,7 @@ def test_scaled_convolutions_multiply_windows_and_filters(scaling):
 
 def test_the_gradient_of_a_bias_beside_scaled_products_is_not_rounded():
     layer = nn.Linear(4, 3)
-    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling="current", out="fp32")
+    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling="current", result="fp32")
     with ft.emulate(ft.Policy("fp32", rules={"mm|addmm": record}), layer, strict=True):
         layer(tensor(5, 4)).backward(tensor(5, 3, seed=7) * 1e-9)
     wanted = fs.sum(fs.array((tensor(5, 3, seed=7) * 1e-9).numpy()), 0, accumulate="fp32")
@@ -151,7 +151,7 @@ def test_scaled_attention(causal):
     """Tiny operands: without their scales, E4M3 would flush all of them to zero."""
     q, k, v = (tensor(1, 2, 4, 8, seed=i) * 1e-4 for i in range(3))
     q, k = q * 1e4, k * 1e4
-    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling="current", out="fp32")
+    record = ft.Gemm("e4m3", backward="e5m2", accumulate="fp32", scaling="current", result="fp32")
     plain = [t.clone().requires_grad_() for t in (q, k, v)]
     wanted = nn.functional.scaled_dot_product_attention(*plain, is_causal=causal)
     wanted.backward(tensor(1, 2, 4, 8, seed=7))
@@ -178,7 +178,7 @@ def test_scaled_attention(causal):
 
 def test_an_lstm_with_scaled_products_is_listed_as_uncovered():
     layer = nn.LSTM(4, 3)
-    record = ft.Gemm("e4m3", accumulate="fp32", scaling="current", out="fp32")
+    record = ft.Gemm("e4m3", accumulate="fp32", scaling="current", result="fp32")
     with ft.emulate(ft.Policy("fp32", rules={"lstm": record}), layer) as run:
         layer(tensor(2, 1, 4))
     assert list(run.uncovered) == ["aten.mkldnn_rnn_layer.default"]

@@ -183,7 +183,7 @@ POLICIES = {
     "autocast": "autocast-fp16",
     "mixed": ft.Policy("bf16", accumulate="fp32", weights="fp32", weights_at_use="bf16", weight_gradients="fp32",
                        rules={"mm|bmm|sdpa": ft.Gemm("e4m3", backward="e5m2", accumulate="blocked(fp32, 8, fp32)"),
-                              "softmax|layer_norm": ft.Op("fp32", out="bf16")}),
+                              "softmax|layer_norm": ft.Op("fp32", result="bf16")}),
     "stochastic": ft.Policy("bf16", accumulate="fp32", rounding="stochastic", weights="bf16",
                             weight_rounding="stochastic", state="fp32", seed=3),
 }  # fmt: skip

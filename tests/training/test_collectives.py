@@ -9,6 +9,7 @@ import floatsim as fs
 from floatsim import reference as r
 from floatsim.formats.rounding import Overflow, RoundingAttributes
 from floatsim.training import all_reduce, reduce_scatter, ring_chunks
+from floatsim.training.collectives.compression import CompressionState
 
 NEAREST = RoundingAttributes()
 SATURATING = RoundingAttributes(overflow=Overflow.SATURATE_FINITE)
@@ -414,7 +415,7 @@ def test_power_sgd_overflows_in_fp16():
     (lambda: fs.training.compressed_all_reduce(np.ones((0, 3), np.float32), fs.training.TopK(1)), "no rank"),
     (lambda: fs.training.compressed_all_reduce(
         np.ones((2, 3), np.float32), fs.training.TopK(1),
-        fs.training.CompressionState(fs.array(np.zeros((2, 4)), "fp32"))), "state is for FP32"),
+        CompressionState(fs.array(np.zeros((2, 4)), "fp32"))), "state is for FP32"),
     (lambda: fs.training.fp8_all_reduce(np.ones((2, 3), np.float32), "fp16"), "at most 8 bits"),
     (lambda: fs.training.fp8_all_reduce(np.ones((2, 3), np.float32), headroom=0.5), "headroom"),
 ])  # fmt: skip

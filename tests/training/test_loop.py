@@ -7,6 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.training import Data, GradScaler, Policy, Trainer, compare_policies, digits_data, mlp, train
+from floatsim.training.loop import Comparison, Epoch, Event, TrainingRun
 
 
 def small_data(seed=0, n=24):
@@ -202,16 +203,16 @@ def test_a_run_at_chance_level_is_not_trained():
     run = fs.training.train("fp32", epochs=1, batch=256, lr=0.0)
     assert 0.1 < run.chance < 0.2
     runs = [
-        fs.training.TrainingRun(
-            name, "mlp", "sgd", [fs.training.Epoch(2.3, accuracy, 0.0, 1.0)], events, chance=run.chance,
+        TrainingRun(
+            name, "mlp", "sgd", [Epoch(2.3, accuracy, 0.0, 1.0)], events, chance=run.chance,
             diverged=bool(events),
         )
         for name, accuracy, events in (
             ("guess", 0.1, []), ("lucky", run.chance, []), ("fp16", 0.9, []),
-            ("lost", 0.1, [fs.training.Event(9, "diverged", "16 steps in a row were skipped")]),
+            ("lost", 0.1, [Event(9, "diverged", "16 steps in a row were skipped")]),
         )
     ]  # fmt: skip
     outcomes = ["at chance level", "at chance level", "trained", "diverged: 16 steps in a row were skipped"]
     assert [each.outcome for each in runs] == outcomes
-    table = str(fs.training.Comparison(runs)).splitlines()
+    table = str(Comparison(runs)).splitlines()
     assert all(line.endswith(words) for line, words in zip(table[1:], outcomes, strict=True))

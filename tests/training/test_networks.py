@@ -71,7 +71,7 @@ def test_trace_of_autocast():
     network, (x, target) = mlp(), batch(4, fmt="fp32")
     run = Execution("autocast-fp16", tracing=True)
     network.run(run, network.initial(), x, target)
-    rows = [(row.module, row.operation, row.backward, row.inputs[0], row.compute, row.out) for row in run.trace]
+    rows = [(row.module, row.operation, row.backward, row.inputs[0], row.compute, row.result) for row in run.trace]
     assert rows == [
         ("layer0", "linear", False, "FP32", "FP16", "FP16"),
         ("layer0", "relu", False, "FP16", "FP16", "FP16"),
@@ -97,7 +97,7 @@ def test_every_network_under_policies():
             assert run.bad is None
             assert np.isfinite(found.loss.item())
             half = {"bf16": "BF16", "fp16": "FP16"}.get(policy)
-            assert half is None or {row.out for row in run.trace} == {half}
+            assert half is None or {row.result for row in run.trace} == {half}
 
 
 def test_gradients_of_weights_in_their_own_format():

@@ -9,9 +9,9 @@ import pytest
 
 import floatsim as fs
 from floatsim import training
-from floatsim.training import OPERATIONS, POLICIES, Decision, Gemm, Op, Policy, as_policy
+from floatsim.training import OPERATIONS, POLICIES, Gemm, Op, Policy, as_policy
 from floatsim.training.policies import POLICY_MODIFIERS
-from floatsim.training.policy import widest
+from floatsim.training.policy import Decision, widest
 from floatsim.training.records import SCALINGS
 
 AUTOCAST_FLOAT32 = "softmax layer_norm cross_entropy log_softmax sum norm pow exp group_norm cumsum mse_loss prod"
@@ -19,14 +19,14 @@ AUTOCAST_HALF = "linear mm bmm addmm matmul conv2d conv_transpose1d LSTMCell GRU
 
 
 def formats(decision: Decision) -> tuple[str, str, str]:
-    return f"{decision.operands}", f"{decision.inside}", f"{decision.out}"
+    return f"{decision.operands}", f"{decision.inside}", f"{decision.result}"
 
 
 # -- one policy --------------------------------------------------------------------------------------------------------
 
 
 def test_default_and_rules():
-    policy = Policy("bf16", accumulate="fp32", rules={"mm|bmm": "fp16", "layer_norm": Op("fp32", out="bf16")})
+    policy = Policy("bf16", accumulate="fp32", rules={"mm|bmm": "fp16", "layer_norm": Op("fp32", result="bf16")})
     assert formats(policy.decide("mm")) == ("FP16", "FP32", "FP16")
     assert formats(policy.decide("layer_norm")) == ("FP32", "FP32", "BF16")
     assert formats(policy.decide("gelu")) == ("BF16", "BF16", "BF16")
@@ -73,11 +73,11 @@ def test_formats_of_a_gemm():
 
 
 def test_results_and_gradients():
-    policy = Policy("bf16", activations="fp16", gradients="fp32", rules={"relu": Op("bf16", out="e4m3")})
-    assert policy.decide("gelu").out == fs.FP16
-    assert policy.decide("gelu", backward=True).out == fs.FP32
-    assert policy.decide("relu").out == fs.E4M3
-    assert policy.decide("relu", backward=True).out == fs.FP32
+    policy = Policy("bf16", activations="fp16", gradients="fp32", rules={"relu": Op("bf16", result="e4m3")})
+    assert policy.decide("gelu").result == fs.FP16
+    assert policy.decide("gelu", backward=True).result == fs.FP32
+    assert policy.decide("relu").result == fs.E4M3
+    assert policy.decide("relu", backward=True).result == fs.FP32
 
 
 def test_inside_is_the_accumulators_format_in_products():
@@ -148,7 +148,7 @@ def test_scaling_methods():
     (lambda: Policy(weight_rounding="stochastik"), "weight_rounding='stochastik' is not known; did you mean 'stoch"),
     (lambda: Policy(weights="fp23"), "weights: .*fp23"),
     (lambda: Policy().decide("sofmax"), "operation 'sofmax' is not known; did you mean 'softmax'"),
-    (lambda: Op("fp32", out="bf61"), "out: .*bf61"),
+    (lambda: Op("fp32", result="bf61"), "result: .*bf61"),
     (lambda: Gemm("e4m3", backward="e5m22"), "backward: .*e5m22"),
     (lambda: Gemm("e4m3", scaling="delaid"), "scaling='delaid' is not known; did you mean 'delayed'"),
     (lambda: Gemm("same", scaling="delayed"), "needs a format of the operands"),
@@ -181,7 +181,7 @@ def test_every_named_policy_decides_every_operation():
             for backward in (False, True):
                 decision = policy.decide(operation, "layer0", backward).given("fp32", "fp32")
                 assert all(
-                    isinstance(each, fs.FloatFormat) for each in (decision.operands, decision.inside, decision.out)
+                    isinstance(each, fs.FloatFormat) for each in (decision.operands, decision.inside, decision.result)
                 )
                 assert not isinstance(decision.scaling, str) or decision.scaling in SCALINGS
 

@@ -12,7 +12,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 from floatsim._lazy import plot_function
-from floatsim._warnings import former_name
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as_accumulation, tensor_cores
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, leading_bit, lowest_bit, power, value_of
 from floatsim.analysis.trace.sums import SumTrace, trace_sum
@@ -60,8 +59,6 @@ class Trace(TracedDot):
     exact : Fraction or None
         The exact sum of all products and c; None if one of them is infinite or NaN.
     """
-
-    how = former_name("how", "accumulation")
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in lines(self))

@@ -23,7 +23,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from floatsim._warnings import former_name
+from floatsim._types import Codes
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
@@ -32,7 +32,7 @@ from floatsim.hardware.comparison import FIRST, Comparison, compare_codes, compa
 from floatsim.hardware.scalars import expected_results, operands_of
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.instructions import Scales
-from floatsim.testing.dot_unit import Codes, ScaleCodes, Unit, named_unit
+from floatsim.testing.dot_unit import ScaleCodes, Unit, named_unit
 from floatsim.testing.inputs import GENERATOR, Inputs, digest_of, input_set
 from floatsim.testing.scalar_inputs import ARITY, SCALAR_GENERATOR
 
@@ -75,8 +75,6 @@ class Capture:
     d: Codes
     header: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
-
-    card = former_name("card", "gpu")
 
     @property
     def title(self) -> str:

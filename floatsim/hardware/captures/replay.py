@@ -19,11 +19,6 @@ class Checked(NamedTuple):
     capture: AnyCapture
     comparison: Comparison
 
-    @property
-    def recording(self) -> AnyCapture:
-        """Deprecated alias of `capture`."""
-        return self.capture
-
 
 def check_silicon(
     path: Path | str, accumulate: AccumulationLike | None = None, first: int = FIRST,

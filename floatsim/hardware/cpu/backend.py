@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes, Indices, Operand
 from floatsim.accumulation import Accumulation, Blocked, Sequential, SplitK, TensorCore, settled
 from floatsim.accumulation.partition import partition
 from floatsim.arrays import events as recording
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accumulate", "convert", "convert_as", "quantize"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Events: TypeAlias = "NDArray[np.uint8]"
-Operand: TypeAlias = "tuple[Codes, FloatFormat]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 _SUPPORTED = (
     "it supports matmul, dot and sum with a CPU unit, with Blocked and SplitK of it whose outer sum is "

@@ -8,11 +8,12 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.cpu import assembly, x86
 
+from floatsim._types import Codes
 from floatsim.hardware.cpu.instructions import DOTS, CpuDot
 from floatsim.hardware.cpu.loops import run_dot, text_of
 from floatsim.hardware.cpu.support import why_not
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Cpu", "CpuIdentity", "identity"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.cpu import assembly, x86
 
+from floatsim._types import Codes
 from floatsim.hardware.cpu.instructions import (
     CONVERSIONS,
     DOTS,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "run_child", "run_conversion", "run_dot", "run_integers", "text_of"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 _COMPILING = threading.Lock()
 _TILE_ROWS, _TILE_COLUMNS = 16, 16

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.formats import E2M1, FP16, FP64, TF32, FloatFormat
 from floatsim.hardware.tables.ptx_matrix import Variant
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Layout", "Layouts", "Storage", "layouts", "pack", "unpack"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 
 # -- positions of elements ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from floatsim.arrays.arithmetic import divide, multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.events import scope
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.types import Floats
@@ -17,7 +18,7 @@ from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import as_name
 from floatsim.training.collectives.ring import all_reduce
 from floatsim.training.collectives.wire import as_messages, read_ranks
-from floatsim.training.rounding import as_float_array, nearest, plain
+from floatsim.training.rounding import nearest, plain
 
 __all__ = [
     "DIVISIONS", "REDUCTIONS", "GradientReduction", "MixedPrecision", "as_reduction", "fsdp_divide_factors",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
 from floatsim.arrays.reductions import norm
@@ -20,7 +21,7 @@ from floatsim.quantization.scales import number
 from floatsim.reference.random import split_seeds
 from floatsim.training.collectives.ring import Chunk, all_reduce, ring_chunks
 from floatsim.training.collectives.wire import as_messages, read_ranks
-from floatsim.training.rounding import as_float_array, nearest
+from floatsim.training.rounding import nearest
 from floatsim.training.tensor_scaling import current_scale
 
 __all__ = ["CompressionState", "PowerSGD", "RandomK", "TopK", "compressed_all_reduce", "fp8_all_reduce"]

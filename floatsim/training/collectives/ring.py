@@ -12,7 +12,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Floats
 from floatsim.formats import FormatLike
-from floatsim.formats._validation import as_index
+from floatsim.formats._validation import as_index, with_keyword_hints
 from floatsim.formats.rounding import OverflowLike, RoundingLike
 from floatsim.quantization.scheme import as_name
 from floatsim.training.collectives.wire import Wire, as_messages, read_ranks
@@ -115,6 +115,7 @@ def _tree(x: FloatArray, wire: Wire, chunks: list[Chunk]) -> FloatArray:
 _ALGORITHMS = {"ring": _ring, "tree": _tree}
 
 
+@with_keyword_hints
 def all_reduce(
     x: Floats,
     op: str = "sum",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from floatsim.arrays.arithmetic import add, multiply
+from floatsim.arrays.conversion import as_float_array
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import get_context
 from floatsim.arrays.random_stream import RandomStream, SeedLike
@@ -15,7 +16,7 @@ from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike, as_forma
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scales import number
-from floatsim.training.rounding import NEAREST, as_float_array, nearest, to_format
+from floatsim.training.rounding import NEAREST, nearest, to_format
 
 __all__ = ["NARROW_BITS", "Wire", "as_messages", "read_ranks"]
 

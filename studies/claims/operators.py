@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, maximum, multiply, subtract
-from floatsim.arrays.conversion import array, quantize
-from floatsim.arrays.functions import exp
-from floatsim.arrays.linalg import matmul
-from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64
+from floatsim import (
+    BF16,
+    E4M3,
+    E5M2,
+    FP16,
+    FP32,
+    FP64,
+    add,
+    array,
+    exp,
+    matmul,
+    maximum,
+    multiply,
+    quantize,
+    quantize_blocks,
+    subtract,
+)
 from floatsim.operators import softmax
-from floatsim.quantization.blocks import quantize_blocks
-from floatsim.training.claims.claim import Claim, Finding, computed, decimal, not_computed
-
-__all__ = ["CLAIMS"]
+from studies.claims.claim import Claim, Finding, computed, decimal, not_computed
 
 CLAIMS: dict[int, Claim] = {}
 
 not_computed(
-    CLAIMS, 42, "Operations that are no matrix products run on CUDA cores at lower precision.", "S0", "FALSE",
+    CLAIMS, 42, "GPUs run operations that are no matrix products on CUDA cores, at lower precision.", "FALSE",
     "source of PyTorch: its point-wise kernels and reductions compute in FP32 and round when they store",
 )  # fmt: skip
 
 
-@computed(CLAIMS, 43, "The error of a low-precision gradient is amplified layer by layer.", "S0", layers=64)
+@computed(CLAIMS, 43, "The error of a low-precision gradient is amplified layer by layer.", layers=64)
 def _depth(layers: int) -> Finding:
     rng, width = np.random.default_rng(0), 32
     errors = {}
@@ -42,7 +51,7 @@ def _depth(layers: int) -> Finding:
     return Finding(growth > 1, text + shrinks, growth < layers / 2)
 
 
-@computed(CLAIMS, 44, "ReLU saturates for large inputs and so hides errors.", "S0", inputs=(10.0, 100.0, 1000.0))
+@computed(CLAIMS, 44, "ReLU saturates for large inputs and so hides errors.", inputs=(10.0, 100.0, 1000.0))
 def _relu(inputs: tuple[float, ...]) -> Finding:
     x, noise = array(inputs, FP64), 0.5
     change = np.asarray(subtract(maximum(add(x, noise), 0.0), maximum(x, 0.0)), np.float64)
@@ -50,7 +59,7 @@ def _relu(inputs: tuple[float, ...]) -> Finding:
     return Finding(bool(np.all(change < noise)), text)
 
 
-@computed(CLAIMS, 45, "Gradients in INT8 or INT4 with one scale fail.", "S0", scheme="int8", deviation=6.0)
+@computed(CLAIMS, 45, "Gradients in INT8 or INT4 with one scale fail.", scheme="int8", deviation=6.0)
 def _integer_gradients(scheme: str, deviation: float) -> Finding:
     rng = np.random.default_rng(0)
     g = (rng.choice([-1.0, 1.0], 50_000) * np.exp2(rng.normal(-24, deviation, 50_000))).astype(np.float32)
@@ -58,7 +67,7 @@ def _integer_gradients(scheme: str, deviation: float) -> Finding:
     return Finding(zeros > 0.5, f"{100 * zeros:.2f} % of gradients with log2|g| ~ N(-24, {deviation:g}^2) become 0")
 
 
-@computed(CLAIMS, 46, "exp(1000) overflows.", "S2", exponent=1000.0)
+@computed(CLAIMS, 46, "exp(1000) overflows.", exponent=1000.0)
 def _exponential(exponent: float) -> Finding:
     values = {fmt: float(np.asarray(exp(array(exponent, fmt)), np.float64)) for fmt in (FP64, FP32, BF16, FP16)}
     shifted = np.asarray(softmax(array([exponent, 0.0], FP32)), np.float64).tolist()
@@ -66,7 +75,13 @@ def _exponential(exponent: float) -> Finding:
     return Finding(all(np.isinf(v) for v in values.values()), text)
 
 
-@computed(CLAIMS, 47, "With 64 dimensions, q k easily overflows in FP16.", "S2", dimensions=64, deviation=60.0)
+@computed(
+    CLAIMS,
+    47,
+    "The product q k of attention with 64 dimensions easily overflows in FP16.",
+    dimensions=64,
+    deviation=60.0,
+)
 def _scores(dimensions: int, deviation: float) -> Finding:
     rng = np.random.default_rng(0)
     shares = {}
@@ -77,7 +92,7 @@ def _scores(dimensions: int, deviation: float) -> Finding:
     return Finding(shares[deviation] > 0, f"products that overflow: {text}", shares[1.0] == 0)
 
 
-@computed(CLAIMS, 66, "The product of attention weights and V must be in FP32.", "S3", probabilities="fp16", limit=1e-3)
+@computed(CLAIMS, 66, "The product of attention weights and V must be in FP32.", probabilities="fp16", limit=1e-3)
 def _weighted_values(probabilities: str, limit: float) -> Finding:
     rng = np.random.default_rng(0)
     p = np.asarray(softmax(array(rng.normal(size=(16, 256)), FP32)), np.float64)
@@ -94,7 +109,7 @@ def _weighted_values(probabilities: str, limit: float) -> Finding:
     return Finding(found[2] > found[0], f"relative errors of P V: {text}", found[1] < limit)
 
 
-@computed(CLAIMS, 70, "GLM-130B shrinks the gradient of the embedding to 0.1 of its size.", "S3", share=0.1)
+@computed(CLAIMS, 70, "GLM-130B shrinks the gradient of the embedding to 0.1 of its size.", share=0.1)
 def _shrink(share: float) -> Finding:
     w, step = np.random.default_rng(0).normal(size=10_000), 1e-6
     slope = float(np.median(((w + step) * share + w * (1 - share) - (w * share + w * (1 - share))) / step))
@@ -107,7 +122,7 @@ def _shrink(share: float) -> Finding:
 
 
 @computed(
-    CLAIMS, 72, "The statistics of batch normalization can be kept in BF16 buffers.", "S4", momentum=0.1, target=1.0
+    CLAIMS, 72, "The statistics of batch normalization can be kept in BF16 buffers.", momentum=0.1, target=1.0
 )  # fmt: skip
 def _running_mean(momentum: float, target: float) -> Finding:
     mean, kept, share = array(0.0, BF16), array(1 - momentum, BF16), array(momentum * target, BF16)
@@ -118,10 +133,13 @@ def _running_mean(momentum: float, target: float) -> Finding:
     return Finding(abs(value - target) < 0.05 * abs(target), text, value != target)
 
 
-@computed(CLAIMS, 76, "Eight exponent bits prevent overflow and underflow.", "S0 S1 S2 S4", exponent_bits=8)
-def _exponent_bits(exponent_bits: int) -> Finding:
+@computed(
+    CLAIMS, 76, "Eight exponent bits prevent overflow and underflow.", exponent_bits=8, exponents=(-200.0, 200.0)
+)  # fmt: skip
+def _exponent_bits(exponent_bits: int, exponents: tuple[float, float]) -> Finding:
     ranges = {fmt.name: fmt.max / fmt.smallest_normal for fmt in (BF16, FP32, FP16, E5M2, E4M3)}
     holds = exponent_bits == BF16.exponent_bits and ranges["BF16"] > 0.99 * ranges["FP32"] > 1e20 * ranges["FP16"]
-    return Finding(
-        holds, "largest / least normal: " + ", ".join(f"{name} {value:.0e}" for name, value in ranges.items())
-    )
+    low, high = (float(exp(array(exponent, BF16))) for exponent in exponents)
+    text = "largest / least normal: " + ", ".join(f"{name} {value:.0e}" for name, value in ranges.items())
+    functions = f"; exp({exponents[0]:g}) is {low:g} and exp({exponents[1]:g}) is {high:g} in BF16 all the same"
+    return Finding(holds, text + functions, low == 0 or np.isinf(high))

@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from floatsim.formats._validation import name_hint
-from floatsim.training.questions import gradients, networks, solvers, weights
-from floatsim.training.questions.question import Answer, Question
-
-__all__ = ["QUESTIONS", "answer_question", "answer_questions"]
+from studies.questions import gradients, networks, solvers, weights
+from studies.questions.question import Answer, Question, hint
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType(
     weights.QUESTIONS | solvers.QUESTIONS | gradients.QUESTIONS | networks.QUESTIONS
@@ -21,7 +18,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType(
 def _question(name: str) -> Question:
     key = str(name).strip().lower().replace("_", "-")
     if key not in QUESTIONS:
-        raise ValueError(f"question {name!r} is not known; {name_hint(key, QUESTIONS)}")
+        raise ValueError(f"question {name!r} is not known; {hint(key, QUESTIONS)}")
     return QUESTIONS[key]
 
 
@@ -31,9 +28,9 @@ def answer_question(name: str, **options: Any) -> Answer:
     Parameters
     ----------
     name : str
-        A key of `fs.training.QUESTIONS`, such as "depth".
+        A key of `QUESTIONS`, such as "depth".
     **options
-        Options of the computation, such as `epochs`. `fs.training.QUESTIONS[name].options` has the defaults.
+        Options of the computation, such as `epochs`. `QUESTIONS[name].options` has the defaults.
 
     Returns
     -------
@@ -47,8 +44,7 @@ def answer_question(name: str, **options: Any) -> Answer:
 
     Examples
     --------
-    >>> import floatsim as fs
-    >>> found = fs.training.answer_question("depth", layers=16)
+    >>> found = answer_question("depth", layers=16)
     >>> found.numbers["BF16: error after 1 layer"] < 2**-8 < found.numbers["BF16: error after 16"]
     True
     """
@@ -63,7 +59,7 @@ def answer_questions(
     Parameters
     ----------
     names : iterable of str, optional
-        Keys of `fs.training.QUESTIONS`. Default: all.
+        Keys of `QUESTIONS`. Default: all.
     progress : function, optional
         It gets the names and a text, and yields the names: a progress bar.
 
@@ -78,8 +74,7 @@ def answer_questions(
 
     Examples
     --------
-    >>> import floatsim as fs
-    >>> [found.name for found in fs.training.answer_questions(["depth"])]
+    >>> [found.name for found in answer_questions(["depth"])]
     ['depth']
     """
     chosen = [_question(name).name for name in (QUESTIONS if names is None else names)]

@@ -1,17 +1,20 @@
-"""The questions: order and size of each effect, and the recommendation of a format."""
+"""The questions: order and size of each effect."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from inspect import signature
 
-import numpy as np
 import pytest
 
 import floatsim as fs
 from floatsim import plot
-from floatsim.training import QUESTIONS, answer_question, answer_questions, recommend_format
+from studies.questions import __main__ as command
+from studies.questions.chart import answer_chart
+from studies.questions.question import Answer, Chart
+from studies.questions.table import QUESTIONS, answer_question, answer_questions
 
 
 def numbers(name, **options):
@@ -146,40 +149,6 @@ def test_format_of_gradients():
     assert found["log2|g| of N(-24, 3): log2 of the loss scale"] > 10
 
 
-# -- the recommendation ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("x", "fmt", "scale"), [
-    ([1.0, 2.0], "FP16", 1.0),
-    ([2.0**-25, 2.0**-3], "FP16", 1.0),  # the bin of 2^-25 is not flushed as a whole
-    ([2.0**-26, 2.0**-3], "FP16", 2.0**16),  # 2^16 * 2^-3 = 2^13: two powers of two below 2^15
-    ([2.0**14], "FP16", 0.5),  # no headroom: a loss scale below 1
-    ([2.0**-30, 2.0**13], "BF16", 1.0),
-    ([1e-30, 1e30], "BF16", 1.0),
-])  # fmt: skip
-def test_recommendation(x, fmt, scale):
-    found = recommend_format(x)
-    assert (found.format.name, found.loss_scale) == (fmt, scale)
-    assert found.reasons
-    assert found.flushed == found.overflowed == 0
-    again = recommend_format(fs.exponent_histogram(x, "e4m3"))
-    assert again == found
-
-
-def test_limit_and_headroom_of_the_recommendation():
-    x = np.r_[np.full(999, 1.0), 2.0**-40]
-    assert recommend_format(x).format == fs.FP16
-    assert recommend_format(x).flushed == 1e-3
-    assert recommend_format(x, limit=1e-4).format == fs.BF16
-    assert recommend_format([2.0**14], headroom=1).loss_scale == 1
-    with pytest.raises(ValueError, match="limit must be from 0 to 1"):
-        recommend_format(x, limit=2)
-    with pytest.raises(ValueError, match="headroom"):
-        recommend_format(x, headroom=-1)
-    with pytest.raises(ValueError, match="no finite non-zero"):
-        recommend_format([0.0])
-
-
 # -- the table, the picture, the command -------------------------------------------------------------------------------
 
 
@@ -200,14 +169,15 @@ def test_an_answer():
     ax = found.plot()
     assert ax.get_title(loc="left") == found.question
     assert [line.get_label() for line in ax.lines] == list(plain["series"])
-    assert len({line.get_color() for line in ax.lines}) == 4
+    assert [line.get_color() for line in ax.lines] == [plot.colour(name) for name in ("fp16", "fp16", "bf16", "bf16")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 4
     with fs.context(rounding="toward_positive", ftz=True):
         assert answer_question("depth", layers=4, width=8).numbers == found.numbers
 
 
 def test_bars():
-    chart = fs.training.Chart({"FP16": (["a", "b"], [1.0, 2.0]), "other": (["b"], [3.0])}, "x", "y")
-    ax = plot.answer_chart(fs.training.Answer("n", "q?", "s.", {}, chart), title="title")
+    chart = Chart({"FP16": (["a", "b"], [1.0, 2.0]), "other": (["b"], [3.0])}, "x", "y")
+    ax = answer_chart(Answer("n", "q?", "s.", {}, chart), title="title")
     assert [bar.get_height() for bar in ax.patches] == [1, 2, 3]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b"]
     assert ax.get_title(loc="left") == "title"
@@ -223,21 +193,43 @@ def test_bad_values(call, message):
         call()
 
 
+@pytest.mark.parametrize("name", ["stored-weights", "straight-through", "learning-rate", "scientific", "warm-up"])
+def test_an_accuracy_in_fp32_comes_with_its_training(name):
+    """The accuracies of one network in FP32 differ: by the epochs and the rate, which the sentence names."""
+    options = {"epochs": 1} | ({"unknowns": 4, "time": 0.1} if name == "scientific" else {})
+    sentence = answer_question(name, **options).sentence
+    assert re.search(rf"after {options['epochs']} epochs (of \w+ )?at a rate of [\d.]+", sentence, re.IGNORECASE)
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command: its exit code, its output and its errors."""
+
+    def runs(*arguments):
+        try:
+            command.main([*arguments])
+        except SystemExit as done:
+            return (done.code, *capsys.readouterr())
+        return (0, *capsys.readouterr())
+
+    return runs
+
+
 def test_list_of_the_command(run):
-    code, out, _ = run("questions", "--list")
+    code, out, _ = run("--list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(QUESTIONS)
-    code, out, _ = run("questions", "--list", "--json")
+    code, out, _ = run("--list", "--json")
     assert {row["name"] for row in json.loads(out)} == set(QUESTIONS)
 
 
 @pytest.mark.full
 def test_command(run, empty_folder):
-    code, out, error = run("questions", "weight-decay", "-o", ".")
-    assert (code, error) == (0, "")
+    code, out, _ = run("weight-decay", "-o", ".")
+    assert code == 0
     assert "In BF16, at lr * weight_decay = 2^-9 and below" in out
     assert "weight-decay.png" in out
-    code, out, _ = run("questions", "weight-decay", "--json")
+    code, out, _ = run("weight-decay", "--json")
     assert [answer["name"] for answer in json.loads(out)["answers"]] == ["weight-decay"]
 
 
@@ -245,6 +237,6 @@ def test_command(run, empty_folder):
     (["wieght-decay"], "did you mean 'weight-decay'"), (["depth", "-o", "missing"], "there is no folder missing"),
 ])  # fmt: skip
 def test_bad_input_of_the_command(run, arguments, message):
-    code, out, error = run("questions", *arguments)
+    code, out, error = run(*arguments)
     assert (code, out) == (2, "")
     assert message in error

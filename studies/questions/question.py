@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
-from floatsim._lazy import plot_function
-from floatsim.arrays.options import context
-from floatsim.formats._validation import name_hint
-
-__all__ = ["Answer", "Chart", "Found", "Question", "asked"]
+from floatsim import context
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class Question:
         """Return the answer. Keywords replace options; an unknown one is a ValueError."""
         for name in options:
             if name not in self.options:
-                raise ValueError(f"question {self.name!r} has no option {name!r}; {name_hint(name, self.options)}")
+                raise ValueError(f"question {self.name!r} has no option {name!r}; {hint(name, self.options)}")
         with context(rounding="ties_to_even", overflow="infinity", daz=False, ftz=False, tininess="after"):
             return Answer(self.name, self.text, *self.compute(**options))
 
@@ -109,8 +106,10 @@ class Answer:
                 "series": series}  # fmt: skip
 
     def plot(self, **keywords: Any) -> Any:
-        """Draw the chart: `fs.plot.answer_chart(answer)`."""
-        return plot_function("questions", "answer_chart")(self, **keywords)
+        """Draw the chart: `answer_chart(answer)`."""
+        from studies.questions.chart import answer_chart
+
+        return answer_chart(self, **keywords)
 
     def __str__(self) -> str:
         numbers = [f"    {name}: {value:.4g}" for name, value in self.numbers.items()]
@@ -125,3 +124,10 @@ def asked(questions: dict[str, Question], name: str, text: str) -> Callable[[Com
         return compute
 
     return add
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error message about an unknown name: the nearest name, or all of them."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"

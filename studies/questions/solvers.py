@@ -7,14 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import dot, matmul
-from floatsim.training.loop import train
-from floatsim.training.questions.question import Chart, Found, Question, asked
-
-__all__ = ["QUESTIONS"]
+from floatsim import FloatArray, add, array, divide, dot, matmul, multiply, subtract
+from floatsim.training import train
+from studies.questions.question import Chart, Found, Question, asked
 
 QUESTIONS: dict[str, Question] = {}
 
@@ -52,7 +47,7 @@ def _slope(state: FloatArray, fmt: str) -> FloatArray:
 
     differences = subtract(row(y, rho), row(x, z)).codes
     products = multiply(row(ten, x, x, ratio), row(*differences, y, z)).codes
-    return subtract(row(*products[:3]), row(zero, y, products[3]))  # type: ignore[no-any-return]
+    return subtract(row(*products[:3]), row(zero, y, products[3]))
 
 
 def _orbits(fmt: str, steps: int, dt: float, starts: int = 16) -> NDArray[np.float64]:
@@ -79,7 +74,7 @@ def _departure(fmt: str, exact: NDArray[np.float64], dt: float, distance: float 
 
 
 @asked(QUESTIONS, "scientific", "What does scientific computing ask of a format that training does not?")
-def scientific(unknowns: int = 16, epochs: int = 4, dt: float = 0.02, time: float = 24.0) -> Found:
+def scientific(unknowns: int = 16, epochs: int = 4, rate: float = 0.1, dt: float = 0.02, time: float = 24.0) -> Found:
     """Conjugate gradients, the Lorenz system and the digits in each format."""
     formats, series, numbers = ("FP64", "FP32", "FP16", "BF16"), {}, {}
     exact = _orbits("FP64", round(time / dt), dt)
@@ -90,7 +85,7 @@ def scientific(unknowns: int = 16, epochs: int = 4, dt: float = 0.02, time: floa
         if fmt != "FP64":
             numbers[f"{fmt}: time to depart from the Lorenz orbit"] = _departure(fmt, exact, dt)
             name = "fp32" if fmt == "FP32" else f"{fmt.lower()}+masters"
-            numbers[f"{fmt}: accuracy on the digits"] = train(name, epochs=epochs).accuracy
+            numbers[f"{fmt}: accuracy on the digits"] = train(name, epochs=epochs, lr=rate).accuracy
     least = {fmt: min(ys) for fmt, (_, ys) in series.items()}
     apart = {fmt: numbers[f"{fmt}: time to depart from the Lorenz orbit"] for fmt in formats[1:]}
     known = [numbers[f"{fmt}: accuracy on the digits"] for fmt in formats[1:]]
@@ -98,7 +93,7 @@ def scientific(unknowns: int = 16, epochs: int = 4, dt: float = 0.02, time: floa
         f"It asks for many digits of one solution. Conjugate gradients reach a residual of {least['FP64']:.1g} in "
         f"FP64, {least['FP32']:.1g} in FP32, {least['FP16']:.1g} in FP16 and {least['BF16']:.1g} in BF16. Lorenz "
         f"orbits depart from those of FP64 after {apart['FP32']:.1f}, {apart['FP16']:.1f} and {apart['BF16']:.1f} "
-        f"time units. The accuracy on the digits is {known[0]:.3f}, {known[1]:.3f} and {known[2]:.3f}: many "
-        "different weights solve the task."
+        f"time units. The accuracy on the digits, after {epochs} epochs of SGD at a rate of {rate:g}, is "
+        f"{known[0]:.3f}, {known[1]:.3f} and {known[2]:.3f}: many different weights solve the task."
     )
     return Found(sentence, numbers, Chart(series, "iteration of conjugate gradients", "relative residual", log_y=True))

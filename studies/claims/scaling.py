@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from floatsim.analysis.losses import conversion_losses
-from floatsim.arrays.arithmetic import divide, multiply
-from floatsim.arrays.conversion import array, convert, quantize
-from floatsim.formats import BF16, E4M3, FP16, FP32, FormatLike
-from floatsim.training.claims.claim import Claim, Finding, computed, decimal, not_computed
-from floatsim.training.loss_scaling import GradScaler, replay
-from floatsim.training.tensor_scaling import DelayedScaling, current_scale
-
-__all__ = ["CLAIMS"]
+from floatsim import BF16, E4M3, FP16, FP32, array, conversion_losses, convert, divide, multiply, quantize
+from floatsim.training import DelayedScaling, GradScaler, current_scale, replay
+from studies.claims.claim import Claim, Finding, computed, decimal, not_computed
 
 CLAIMS: dict[int, Claim] = {}
 
@@ -27,15 +21,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-@computed(CLAIMS, 31, "Training in BF16 needs loss scaling.", "S0 S1", format="bf16", tolerated=1e-3)
-def _scaling_of_bf16(format: FormatLike, tolerated: float) -> Finding:
+@computed(CLAIMS, 31, "Training in BF16 needs loss scaling.", format="bf16", tolerated=1e-3)
+def _scaling_of_bf16(format: str, tolerated: float) -> Finding:
     losses = {fmt: conversion_losses(_gradients(), fmt).flushed for fmt in (BF16, FP16)}
     flushed = conversion_losses(_gradients(), format).flushed
     text = ", ".join(f"{_percent(share)} in {fmt.name}" for fmt, share in losses.items())
     return Finding(flushed > tolerated, f"of log-normal gradients around 2^-24 become 0: {text}")
 
 
-@computed(CLAIMS, 32, "Loss scaling compensates for the few bits of BF16's significand.", "S0", scale=1024.0)
+@computed(CLAIMS, 32, "Loss scaling compensates for the few bits of BF16's significand.", scale=1024.0)
 def _scaling_and_precision(scale: float) -> Finding:
     errors = []
     for factor in (1.0, scale):
@@ -45,7 +39,7 @@ def _scaling_and_precision(scale: float) -> Finding:
     return Finding(errors[1] < 0.9 * errors[0], text)
 
 
-@computed(CLAIMS, 33, "With too large a loss scale, gradients overflow in BF16 beyond 3.4e38.", "S0", scaled=3.4e38)
+@computed(CLAIMS, 33, "With too large a loss scale, gradients overflow in BF16 beyond 3.4e38.", scaled=3.4e38)
 def _overflow_of_bf16(scaled: float) -> Finding:
     value = float(quantize(np.float64(scaled), BF16))
     text = f"{scaled:g} becomes {value}; with S = 65536 this needs a gradient of {decimal(scaled / 65536)}"
@@ -53,7 +47,7 @@ def _overflow_of_bf16(scaled: float) -> Finding:
 
 
 @computed(
-    CLAIMS, 34, "With loss scaling, the learning rate is divided by the scale: 0.001 / 1024.", "S0",
+    CLAIMS, 34, "With loss scaling, the learning rate is divided by the scale: 0.001 / 1024.",
     rate=1e-3, scale=1024.0,
 )  # fmt: skip
 def _divided_rate(rate: float, scale: float) -> Finding:
@@ -65,7 +59,7 @@ def _divided_rate(rate: float, scale: float) -> Finding:
 
 
 @computed(
-    CLAIMS, 35, "A good initial loss scale is twice the largest gradient.", "S0", largest=1e-3, factor=2.0
+    CLAIMS, 35, "A good initial loss scale is twice the largest gradient.", largest=1e-3, factor=2.0
 )  # fmt: skip
 def _initial_scale(largest: float, factor: float) -> Finding:
     x = _gradients()
@@ -77,13 +71,13 @@ def _initial_scale(largest: float, factor: float) -> Finding:
 
 
 not_computed(
-    CLAIMS, 36, "Loss scales grow by 2.0 and back off by 0.5, in windows of 100 to 1000 steps.", "S0", "PARTLY TRUE",
+    CLAIMS, 36, "Loss scales grow by 2.0 and back off by 0.5, in windows of 100 to 1000 steps.", "PARTLY TRUE",
     "defaults of libraries: the factors are right; the windows are 2000 in PyTorch and apex, 1000 in DeepSpeed",
 )  # fmt: skip
 
 
 @computed(
-    CLAIMS, 37, "GradScaler starts at 2^16, doubles after 2000 clean steps, halves and skips at overflow.", "S4",
+    CLAIMS, 37, "GradScaler starts at 2^16, doubles after 2000 clean steps, halves and skips at overflow.",
     first=2.0**16, window=2000, growth=2.0, backoff=0.5,
 )  # fmt: skip
 def _grad_scaler(first: float, window: int, growth: float, backoff: float) -> Finding:
@@ -95,7 +89,7 @@ def _grad_scaler(first: float, window: int, growth: float, backoff: float) -> Fi
 
 
 @computed(
-    CLAIMS, 60, "Delayed scaling uses the amax of the step before.", "S4", algorithm="max", history=1024
+    CLAIMS, 60, "Delayed scaling of FP8 uses the amax of the step before.", algorithm="max", history=1024
 )  # fmt: skip
 def _window(algorithm: str, history: int) -> Finding:
     method = DelayedScaling(history_length=history, algorithm=algorithm)
@@ -108,7 +102,7 @@ def _window(algorithm: str, history: int) -> Finding:
     return Finding(True, f"{text}default is the largest amax of {history} steps", not follows)
 
 
-@computed(CLAIMS, 61, "The FP8 scale is the largest number divided by amax: 448 / amax.", "S4", largest=448.0)
+@computed(CLAIMS, 61, "The FP8 scale is the largest number divided by amax: 448 / amax.", largest=448.0)
 def _scale(largest: float) -> Finding:
     amaxes = [0.1, 3.0, 1e4]
     holds = all(current_scale(a, E4M3) == float(np.float32(largest) / np.float32(a)) for a in amaxes)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.formats.rounding import Rounding
-from floatsim.quantization.integer import INT2, INT3, INT4, INT8, IntegerFormat
-from floatsim.quantization.scheme import Scheme
-from floatsim.training.data import digits_data
-from floatsim.training.loop import Trainer, train
-from floatsim.training.optimizers import AdamW
-from floatsim.training.policy import Policy
-from floatsim.training.questions.question import Chart, Found, Question, asked
-from floatsim.training.storage import store
-
-__all__ = ["QUESTIONS"]
+from floatsim import FloatArray, Rounding, array, quantize_blocks
+from floatsim.quantization import INT2, INT3, INT4, INT8, IntegerFormat, Scheme
+from floatsim.training import AdamW, Policy, Trainer, digits_data, train
+from studies.questions.question import Chart, Found, Question, asked
 
 QUESTIONS: dict[str, Question] = {}
 
@@ -32,10 +21,16 @@ _STORED = {"stored in training": Rounding.TIES_TO_EVEN, "stored, stochastic roun
 """The rounding modes of stored weights, by the names of the cases."""
 
 
-def _accuracy(weights: dict[str, FloatArray], storage: Any) -> float:
+def _stored(x: FloatArray, scheme: Scheme) -> FloatArray:
+    """Return the numbers of integers with a scale for each row. A vector is one row."""
+    quantized = quantize_blocks(x.reshape(1, -1) if x.ndim < 2 else x, scheme)
+    return quantized.dequantize().reshape(tuple(x.shape))
+
+
+def _accuracy(weights: dict[str, FloatArray], scheme: Scheme) -> float:
     """Return the accuracy on the test images in FP32, for weights that are stored in another way."""
     trainer, data = Trainer("fp32"), digits_data()
-    trainer.weights = {name: store(weight, storage) for name, weight in weights.items()}
+    trainer.weights = {name: _stored(weight, scheme) for name, weight in weights.items()}
     return trainer.accuracy(trainer.inputs(data.test_x), data.test_y)
 
 
@@ -48,7 +43,7 @@ def stored_weights(epochs: int = 6, lr: float = 0.02) -> Found:
     numbers = {"FP32": trained.accuracy}
     for fmt in (INT8, INT4):
         scheme = _per_row(fmt)
-        error = store(normal, scheme).values - normal.values
+        error = _stored(normal, scheme).values - normal.values
         numbers[f"{fmt.name} relative error of N(0, 1)"] = float(np.linalg.norm(error) / np.linalg.norm(normal.values))
         groups["inference"].append(_accuracy(trained.weights, scheme))
         for name, rounding in _STORED.items():
@@ -56,7 +51,8 @@ def stored_weights(epochs: int = 6, lr: float = 0.02) -> Found:
             groups[name].append(train(policy, epochs=epochs, lr=lr).accuracy)
     numbers |= {f"{fmt} {name}": y for name, ys in groups.items() for fmt, y in zip(("INT8", "INT4"), ys, strict=True)}
     sentence = (
-        f"Accuracy {trained.accuracy:.3f} in FP32; with weights that are rounded once, after training, "
+        f"Accuracy {trained.accuracy:.3f} in FP32, after {epochs} epochs of SGD at a rate of {lr:g}; with weights that "
+        f"are rounded once, after training, "
         f"{numbers['INT8 inference']:.3f} (INT8) and {numbers['INT4 inference']:.3f} (INT4). With weights that are "
         f"stored in each step {numbers['INT8 stored in training']:.3f} and {numbers['INT4 stored in training']:.3f}: "
         "an update is below half a step of the integers, and is absorbed."
@@ -81,7 +77,8 @@ def straight_through(epochs: int = 6, lr: float = 0.1) -> Found:
     numbers |= {f"{name} straight-through": y for name, y in zip(names, within, strict=True)}
     sentence = (
         f"With 2 bits, quantization after training has an accuracy of {after[-1]:.3f}, training with quantized "
-        f"weights {within[-1]:.3f}; FP32 has {trained.accuracy:.3f}. The forward pass uses the quantized weights, "
+        f"weights {within[-1]:.3f}; FP32 has {trained.accuracy:.3f}, after {epochs} epochs of SGD at a rate of {lr:g}. "
+        "The forward pass uses the quantized weights, "
         "and the gradient by them changes FP32 weights."
     )
     series = {"after training": (names, after), "straight-through": (names, within)}

@@ -6,24 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floatsim.arrays.options import context
-from floatsim.formats import FormatLike, as_format
-
-__all__ = [
-    "NOTES", "VERDICTS", "Claim", "Finding", "Verdict", "computed", "decimal", "exact_text", "near", "not_computed",
-]  # fmt: skip
+from floatsim import FloatFormat, context
 
 VERDICTS = ("TRUE", "FALSE", "MISLEADING", "PARTLY TRUE", "OUTDATED", "UNVERIFIED", "UNSUPPORTED")
 """The verdicts. Computed are the first three."""
-
-NOTES = {
-    "S0": "Precision requirements of quantized inference and of training (questions and answers)",
-    "S1": "Why BF16 suffices for the training of large language models (questions and answers)",
-    "S2": "The precision of model training (questions and answers)",
-    "S3": "Quantization of neural networks, part 4: mixed-precision training (blog post)",
-    "S4": "Mixed-precision training in detail (notes for interviews)",
-}
-"""The notes that make the claims, by the names of the claims' sources. The claims are translated from Chinese."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +33,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the notes.
+    """A claim about low-precision training.
 
     Attributes
     ----------
     number : int
         The number of the claim.
     text : str
-        The claim, translated.
-    notes : str
-        The notes that make it: keys of `NOTES`.
+        The claim.
     constants : mapping of str to number
         The numbers that the claim states.
     check : function or None
@@ -69,7 +53,6 @@ class Claim:
 
     number: int
     text: str
-    notes: str
     constants: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[..., Finding] | None = None
     verdict: str = ""
@@ -115,27 +98,27 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain data."""
         return {
-            "number": self.claim.number, "claim": self.claim.text, "notes": self.claim.notes.split(),
+            "number": self.claim.number, "claim": self.claim.text,
             "constants": dict(self.claim.constants), "computed": self.computed, "verdict": self.verdict,
             "measured" if self.computed else "reason": self.measured,
         }  # fmt: skip
 
 
 def computed(
-    claims: dict[int, Claim], number: int, text: str, notes: str, /, **constants: Any
+    claims: dict[int, Claim], number: int, text: str, /, **constants: Any
 ) -> Callable[[Callable[..., Finding]], Callable[..., Finding]]:
     """Return a decorator that adds a claim to a table, with the function as its check."""
 
     def add(check: Callable[..., Finding]) -> Callable[..., Finding]:
-        claims[number] = Claim(number, text, notes, constants, check)
+        claims[number] = Claim(number, text, constants, check)
         return check
 
     return add
 
 
-def not_computed(claims: dict[int, Claim], number: int, text: str, notes: str, verdict: str, reason: str) -> None:
+def not_computed(claims: dict[int, Claim], number: int, text: str, verdict: str, reason: str) -> None:
     """Add a claim that is not computed, with its verdict from sources and the reason."""
-    claims[number] = Claim(number, text, notes, verdict=verdict, reason=reason)
+    claims[number] = Claim(number, text, verdict=verdict, reason=reason)
 
 
 def near(claimed: float, value: float, tolerance: float = 0.01) -> bool:
@@ -156,10 +139,9 @@ def decimal(value: float) -> str:
     return f"{value:.5g}"
 
 
-def exact_text(fmt: FormatLike) -> str:
+def exact_text(fmt: FloatFormat) -> str:
     """Return the range of a format in words: its least subnormal, its least normal and its largest number."""
-    f = as_format(fmt)
     return (
-        f"{f.name}: least subnormal {decimal(f.smallest_subnormal)}, least normal {decimal(f.smallest_normal)}, "
-        f"largest {decimal(f.max)}"
+        f"{fmt.name}: least subnormal {decimal(fmt.smallest_subnormal)}, least normal {decimal(fmt.smallest_normal)}, "
+        f"largest {decimal(fmt.max)}"
     )

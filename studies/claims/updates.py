@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, divide, fma, multiply, subtract
-from floatsim.arrays.conversion import array, quantize
-from floatsim.arrays.ulps import ulp
-from floatsim.formats import BF16, FP16, FP32, FloatFormat
-from floatsim.training.claims.claim import Claim, Finding, computed, decimal
-
-__all__ = ["CLAIMS"]
+from floatsim import BF16, FP16, FP32, FloatFormat, add, array, divide, fma, multiply, quantize, subtract, ulp
+from studies.claims.claim import Claim, Finding, computed, decimal
 
 CLAIMS: dict[int, Claim] = {}
 
@@ -21,13 +16,13 @@ def _moved(weight: float, update: float, fmt: FloatFormat) -> float:
     return float(np.asarray(add(array(weight, fmt), change, format=fmt), np.float64))
 
 
-@computed(CLAIMS, 21, "In FP16, 1.0 + 0.0001 is 1.0.", "S4", weight=1.0, update=1e-4)
+@computed(CLAIMS, 21, "In FP16, 1.0 + 0.0001 is 1.0.", weight=1.0, update=1e-4)
 def _absorbed(weight: float, update: float) -> Finding:
     value = _moved(weight, update, FP16)
     return Finding(value == weight, f"{weight:g} + {update:g} is {decimal(value)} in FP16")
 
 
-@computed(CLAIMS, 22, "0.0001 is absorbed by 1.0 in FP16 because it is below 2^-10.", "S4", exponent=-10, update=1e-4)
+@computed(CLAIMS, 22, "0.0001 is absorbed by 1.0 in FP16 because it is below 2^-10.", exponent=-10, update=1e-4)
 def _threshold(exponent: int, update: float) -> Finding:
     absorbed = _moved(1.0, update, FP16) == 1.0
     other = 2.0**exponent * 0.513  # below the claimed threshold, and above half of it
@@ -35,7 +30,7 @@ def _threshold(exponent: int, update: float) -> Finding:
     return Finding(absorbed and update < 2.0**exponent, text, _moved(1.0, other, FP16) != 1.0)
 
 
-@computed(CLAIMS, 23, "An update is lost if gradient / weight is below 2^-10.", "S4", exponent=-10)
+@computed(CLAIMS, 23, "An update of an FP16 weight is lost if gradient / weight is below 2^-10.", exponent=-10)
 def _ratio(exponent: int) -> Finding:
     ratio = 2.0**exponent * 0.99
     weights = (1.0, 1.5, 1.9990234375)
@@ -45,7 +40,7 @@ def _ratio(exponent: int) -> Finding:
     return Finding(not kept, f"{text}; the limit is the update, and is {decimal(ends[1])} to {decimal(ends[0])}")
 
 
-@computed(CLAIMS, 24, "An update of 1e-7 is lost in BF16 weights.", "S0", update=1e-7, least_weight=2.0**-15)
+@computed(CLAIMS, 24, "An update of 1e-7 is lost in BF16 weights.", update=1e-7, least_weight=2.0**-15)
 def _update_of_bf16(update: float, least_weight: float) -> Finding:
     weights = [least_weight * 2.0**n for n in range(12)]
     lost = all(_moved(w, update, BF16) == w for w in weights)
@@ -58,19 +53,19 @@ def _square(x: float, fmt: FloatFormat) -> float:
     return float(np.asarray(multiply(g, g), np.float64))
 
 
-@computed(CLAIMS, 25, "The square of a gradient of 1e-5 is below BF16's range, and becomes 0.", "S0", gradient=1e-5)
+@computed(CLAIMS, 25, "The square of a gradient of 1e-5 is below BF16's range, and becomes 0.", gradient=1e-5)
 def _square_of_bf16(gradient: float) -> Finding:
     value = _square(gradient, BF16)
     return Finding(value == 0, f"{decimal(value)}; it is 0 for gradients of at most 2^-67 = {2.0**-67:.2g}")
 
 
-@computed(CLAIMS, 26, "The square of a gradient of 1e-5 becomes 0 in FP16.", "S0 S1", gradient=1e-5)
+@computed(CLAIMS, 26, "The square of a gradient of 1e-5 becomes 0 in FP16.", gradient=1e-5)
 def _square_of_fp16(gradient: float) -> Finding:
     value = _square(gradient, FP16)
     return Finding(value == 0, f"{decimal(value)}; it is 0 for gradients of at most 2^-12.5 = {2.0**-12.5:.3g}")
 
 
-@computed(CLAIMS, 27, "For a gradient of 1000, v overflows in FP16: g^2 = 1e6.", "S1", gradient=1000.0, beta2=0.999)
+@computed(CLAIMS, 27, "For a gradient of 1000, Adam's v overflows in FP16: g^2 = 1e6.", gradient=1000.0, beta2=0.999)
 def _second_moment(gradient: float, beta2: float) -> Finding:
     value = _square(gradient, FP16)
     g, share = array(gradient, FP16), array(1 - beta2, FP16)
@@ -79,13 +74,13 @@ def _second_moment(gradient: float, beta2: float) -> Finding:
     return Finding(bool(np.isinf(value)), text, bool(np.isfinite(other)))
 
 
-@computed(CLAIMS, 28, "For a gradient of 100, g^2 = 10000 is in the range of FP16.", "S1", gradient=100.0)
+@computed(CLAIMS, 28, "For a gradient of 100, g^2 = 10000 is in the range of FP16.", gradient=100.0)
 def _square_in_range(gradient: float) -> Finding:
     value = _square(gradient, FP16)
     return Finding(bool(np.isfinite(value)), f"g^2 is {decimal(value)}")
 
 
-@computed(CLAIMS, 29, "If v is infinite, the update m / (sqrt(v) + eps) is 0.", "S1", moment=1.0)
+@computed(CLAIMS, 29, "If Adam's v is infinite, the update m / (sqrt(v) + eps) is 0.", moment=1.0)
 def _infinite_v(moment: float) -> Finding:
     v = array(np.inf, FP16)
     value = float(np.asarray(divide(array(moment, FP16), add(v, 1e-3)), np.float64))
@@ -93,14 +88,14 @@ def _infinite_v(moment: float) -> Finding:
     return Finding(value == 0, f"the update is {value}, and stays so: beta2 v is {after}")
 
 
-@computed(CLAIMS, 30, "(1e18)^2 is in the range of BF16.", "S1", gradient=1e18)
+@computed(CLAIMS, 30, "(1e18)^2 is in the range of BF16.", gradient=1e18)
 def _large_square(gradient: float) -> Finding:
     value = _square(gradient, BF16)
     return Finding(bool(np.isfinite(value)), f"{decimal(value)}; it overflows from 1.841e19 on")
 
 
 @computed(
-    CLAIMS, 38, "Without FP32 masters, a larger loss scale keeps small updates.", "S0",
+    CLAIMS, 38, "Without FP32 masters, a larger loss scale keeps small updates.",
     scales=(1.0, 256.0, 65536.0), update=1e-4,
 )  # fmt: skip
 def _scale_for_masters(scales: tuple[float, ...], update: float) -> Finding:
@@ -112,7 +107,7 @@ def _scale_for_masters(scales: tuple[float, ...], update: float) -> Finding:
     return Finding(any(w != 1.0 for w in weights), text)
 
 
-@computed(CLAIMS, 39, "In BF16, eps must be raised from 1e-8 to 1e-7: 1e-8 is lost.", "S0", eps=1e-8, raised=1e-7)
+@computed(CLAIMS, 39, "In BF16, Adam's eps must be raised from 1e-8 to 1e-7: 1e-8 is lost.", eps=1e-8, raised=1e-7)
 def _epsilon(eps: float, raised: float) -> Finding:
     table = {fmt: [float(quantize(np.float64(x), fmt)) for x in (eps, raised)] for fmt in (BF16, FP16)}
     text = "; ".join(f"{fmt.name}: {decimal(a)}, {decimal(b)}" for fmt, (a, b) in table.items())
@@ -133,7 +128,7 @@ def _stalls_at(beta2: float, steps: int) -> float:
 
 
 @computed(
-    CLAIMS, 40, "A larger beta2, 0.9999 in the place of 0.999, makes v in BF16 more accurate.", "S0",
+    CLAIMS, 40, "A larger beta2 of Adam, 0.9999 in the place of 0.999, makes v in BF16 more accurate.",
     usual=0.999, raised=0.9999,
 )  # fmt: skip
 def _beta2(usual: float, raised: float) -> Finding:
@@ -144,7 +139,7 @@ def _beta2(usual: float, raised: float) -> Finding:
 
 
 @computed(
-    CLAIMS, 41, "Gradient accumulation makes gradients larger, so that fewer underflow.", "S0",
+    CLAIMS, 41, "Gradient accumulation makes gradients larger, so that fewer underflow.",
     gradient=1e-8, micro_batches=64,
 )  # fmt: skip
 def _accumulated(gradient: float, micro_batches: int) -> Finding:

@@ -1,4 +1,4 @@
-"""`floatsim operators --model` with a small random model whose file has the layout of all-MiniLM-L6-v2."""
+"""`python -m benchmarks.encoder` with a small random model whose file has the layout of all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
-from floatsim import cli  # noqa: E402
-from floatsim.cli.console import BadInputError  # noqa: E402
-from floatsim.torch import encoder  # noqa: E402
+from benchmarks import encoder  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.full]
 WORDS, WIDTH, INNER, LAYERS, POSITIONS = 40, 48, 96, 2, 24
@@ -64,8 +61,16 @@ def weights(tmp_path_factory):
     return folder / "model.safetensors"
 
 
-def run(*arguments):
-    return CliRunner().invoke(cli.app, ["operators", "--model", *map(str, arguments)])
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command: its exit code, its output and its errors."""
+
+    def runs(*arguments):
+        code = encoder.main([*map(str, arguments)])
+        done = capsys.readouterr()
+        return code, done.out, done.err
+
+    return runs
 
 
 def test_the_encoder_equals_layers_of_torch(weights):
@@ -97,34 +102,34 @@ def test_the_encoder_equals_layers_of_torch(weights):
     torch.testing.assert_close(model(tokens, mask), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_the_table(weights):
-    done = run("--weights", weights, "--rank", "FP16")
-    assert done.exit_code == 0, done.output
-    lines = {line[:20].strip(): line.split()[-2] for line in done.output.splitlines()[1:14]}
+def test_the_table(weights, run):
+    code, output, errors = run("--weights", weights, "--rank", "FP16")
+    assert code == 0, errors
+    lines = {line[:20].strip(): line.split()[-2] for line in output.splitlines()[1:14]}
     assert set(lines) == {policy.name for policy in encoder.CONFIGURATIONS}
     assert float(lines["FP32"]) == 1
     assert 0.99 < float(lines["BF16"]) <= float(lines["FP16"])
-    assert "layers by error, FP16:" in done.output
-    assert "  layers.0." in done.output
-    assert "nothing overflowed" in done.output
+    assert "layers by error, FP16:" in output
+    assert "  layers.0." in output
+    assert "nothing overflowed" in output
 
 
-def test_json_and_what_overflowed(weights, tmp_path):
+def test_json_and_what_overflowed(weights, tmp_path, run):
     large = tensors() | {"encoder.layer.1.output.dense.bias": torch.full((WIDTH,), 3e38)}
     safetensors.save_file(large, str(tmp_path / "model.safetensors"))
     (tmp_path / "tokenizer.json").write_bytes((weights.parent / "tokenizer.json").read_bytes())
-    done = run("--weights", tmp_path / "model.safetensors", "--json")
-    assert done.exit_code == 0, done.output
-    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    code, output, errors = run("--weights", tmp_path / "model.safetensors", "--json")
+    assert code == 0, errors
+    rows = {row["name"]: row for row in json.loads(output)}
     assert "layers.1" in rows["FP16"]["overflow"]
     assert [len(row["ranking"]) > 5 for row in rows.values()] == [name == "E4M3 1x128" for name in rows]
 
 
-def test_missing_files(weights, tmp_path, monkeypatch):
+def test_missing_files(weights, tmp_path, monkeypatch, run):
     def message(*arguments):
-        found = run(*arguments).exception
-        assert isinstance(found, BadInputError)
-        return str(found)
+        code, _, errors = run(*arguments)
+        assert code == 2
+        return errors
 
     with monkeypatch.context() as patch:
         patch.setattr(encoder, "PACKAGE", "no_package_of_this_name")
@@ -132,4 +137,5 @@ def test_missing_files(weights, tmp_path, monkeypatch):
     assert "there is no file" in message("--weights", tmp_path / "none.safetensors")
     (tmp_path / "model.safetensors").write_bytes(weights.read_bytes())
     assert "the tokenizer must be beside the weights" in message("--weights", tmp_path / "model.safetensors")
-    assert "did you mean 'FP16'" in message("--weights", weights, "--rank", "FP61")
+    with pytest.raises(SystemExit):
+        run("--weights", weights, "--rank", "FP61")

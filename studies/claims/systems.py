@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from floatsim.arrays.linalg import matmul
-from floatsim.formats import BF16, E4M3, FP16, FP32, as_format
-from floatsim.quantization.blocks import quantize_blocks
-from floatsim.quantization.scheme import SCHEMES
-from floatsim.tensorcore.architectures import as_architecture
-from floatsim.training.claims.claim import Claim, Finding, computed, decimal, not_computed
-from floatsim.training.collectives.ring import all_reduce
-from floatsim.training.memory import memory_table
-
-__all__ = ["CLAIMS"]
+from floatsim import BF16, E4M3, FP16, FP32, as_format, matmul, quantize_blocks
+from floatsim.quantization import SCHEMES
+from floatsim.tensorcore import ARCHITECTURES
+from floatsim.training import all_reduce, memory_table
+from studies.claims.claim import Claim, Finding, computed, decimal, not_computed
 
 CLAIMS: dict[int, Claim] = {}
 
@@ -23,17 +18,17 @@ for _number, _text in (
     (49, "A100: 312 TFLOPS in BF16 and FP16, 19.5 in FP32."),
     (50, "H100: about 1979 TFLOPS in FP8, 989 in BF16."),
 ):
-    not_computed(CLAIMS, _number, _text, "S4", "TRUE", _DATASHEET)
+    not_computed(CLAIMS, _number, _text, "TRUE", _DATASHEET)
 
 
 @computed(
-    CLAIMS, 51, "The Tensor Cores of V100 and later accelerate FP16 and BF16.", "S4",
+    CLAIMS, 51, "The Tensor Cores of V100 and later accelerate FP16 and BF16.",
     architecture="volta", formats=("fp16", "bf16"),
 )  # fmt: skip
 def _formats_of_volta(architecture: str, formats: tuple[str, ...]) -> Finding:
     def takes(name: str, fmt: str) -> bool:
         each = as_format(fmt)
-        return any(row.takes(each, each) for row in as_architecture(name).instructions)
+        return any(row.takes(each, each) for row in ARCHITECTURES[name].instructions)
 
     found = {name: [fmt for fmt in ("fp16", "bf16") if takes(name, fmt)] for name in (architecture, "ampere")}
     text = "; ".join(f"{name} multiplies {', '.join(each)}" for name, each in found.items())
@@ -41,7 +36,7 @@ def _formats_of_volta(architecture: str, formats: tuple[str, ...]) -> Finding:
 
 
 @computed(
-    CLAIMS, 52, "7B parameters take 112 GB in FP32, 112 in mixed precision, 56 all in 16 bits.", "S4",
+    CLAIMS, 52, "Training 7B parameters with Adam takes 112 GB in FP32, 112 in mixed precision, 56 all in 16 bits.",
     parameters=7e9, fp32=112.0, mixed=112.0, half=56.0,
 )  # fmt: skip
 def _seven_billion(parameters: float, fp32: float, mixed: float, half: float) -> Finding:
@@ -58,7 +53,7 @@ def _seven_billion(parameters: float, fp32: float, mixed: float, half: float) ->
 
 
 @computed(
-    CLAIMS, 53, "Mixed precision saves memory of activations only, not of the state of parameters.", "S4",
+    CLAIMS, 53, "Mixed precision saves memory of activations only, not of the state of the parameters.",
     masters="fp32",
 )  # fmt: skip
 def _saving(masters: str | None) -> Finding:
@@ -67,7 +62,7 @@ def _saving(masters: str | None) -> Finding:
     return Finding(plain == mixed, f"{plain:g} bytes per parameter in FP32, {mixed:g} in mixed precision")
 
 
-@computed(CLAIMS, 54, "FP8 saves about 50 % of the memory.", "S4", saving=0.5, cached="e4m3")
+@computed(CLAIMS, 54, "Training in FP8 saves about 50 % of the memory of BF16.", saving=0.5, cached="e4m3")
 def _saving_of_fp8(saving: float, cached: str) -> Finding:
     element = as_format(cached).bits / BF16.bits
     state = [memory_table(1e9, weights=fmt, gradients="bf16").bytes_per_parameter for fmt in ("bf16", cached)]
@@ -76,7 +71,7 @@ def _saving_of_fp8(saving: float, cached: str) -> Finding:
     return Finding(abs(1 - element - saving) < 0.05, text + found, 1 - state[1] / state[0] < 0.9 * saving)
 
 
-@computed(CLAIMS, 55, "FP16 halves the bandwidth of communication, FP8 saves 75 %.", "S4", fp16=0.5, fp8=0.75)
+@computed(CLAIMS, 55, "FP16 halves the bandwidth of communication, FP8 saves 75 %.", fp16=0.5, fp8=0.75)
 def _bandwidth(fp16: float, fp8: float) -> Finding:
     savings = [1 - fmt.bits / FP32.bits for fmt in (FP16, E4M3)]
     q = quantize_blocks(np.ones((128, 1280), np.float32), "deepseek")
@@ -86,17 +81,17 @@ def _bandwidth(fp16: float, fp8: float) -> Finding:
 
 
 not_computed(
-    CLAIMS, 56, "FP8 is 30 to 50 % faster, with 0.1 to 0.3 % of loss; BERT takes 2.1 h in the place of 3 h.", "S2 S4",
-    "UNVERIFIED", "the notes name no source, and a run on a GPU would be needed",
+    CLAIMS, 56, "FP8 is 30 to 50 % faster, with 0.1 to 0.3 % of loss; BERT takes 2.1 h in the place of 3 h.",
+    "UNVERIFIED", "no source is known, and a run on a GPU would be needed",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 57, "LLaMA 3 was trained in FP8.", "S4", "FALSE",
+    CLAIMS, 57, "LLaMA 3 was trained in FP8.", "FALSE",
     "the report of Llama 3 (Meta, 2024) describes BF16 with FP32 accumulation of gradients",
 )  # fmt: skip
 
 
 @computed(
-    CLAIMS, 58, "DeepSeek scales activations in blocks of 1 x 128, weights of 128 x 128, by their own amax.", "S3",
+    CLAIMS, 58, "DeepSeek scales activations in blocks of 1 x 128, weights of 128 x 128, by their own amax.",
     activations=(1, 128), weights=(128, 128),
 )  # fmt: skip
 def _blocks_of_deepseek(activations: tuple[int, int], weights: tuple[int, int]) -> Finding:
@@ -113,28 +108,28 @@ def _blocks_of_deepseek(activations: tuple[int, int], weights: tuple[int, int]) 
 
 
 not_computed(
-    CLAIMS, 59, "DeepSeek accumulates in FP32 and then converts the sums back to FP8.", "S3", "FALSE",
+    CLAIMS, 59, "DeepSeek accumulates in FP32 and then converts the sums back to FP8.", "FALSE",
     "source of DeepGEMM: products are BF16 or FP32, and are quantized when they are the input of the next product",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 62, "FP8 training uses E4M3 in the forward pass and E5M2 in the backward pass.", "S4", "PARTLY TRUE",
+    CLAIMS, 62, "FP8 training uses E4M3 in the forward pass and E5M2 in the backward pass.", "PARTLY TRUE",
     "the default of TransformerEngine's per-tensor recipes; its block and MX recipes and DeepSeek use E4M3 everywhere",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 63, "FP8 runs in `te.fp8_autocast`, with the backward pass inside.", "S4", "MISLEADING",
+    CLAIMS, 63, "FP8 runs in `te.fp8_autocast`, with the backward pass inside.", "MISLEADING",
     "documentation of TransformerEngine: the name is now `te.autocast`, and the backward pass is outside",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 64, "PyTorch has no RMSNorm.", "S3", "OUTDATED", "a fact about a library: torch.nn.RMSNorm exists since 2.4"
+    CLAIMS, 64, "PyTorch has no RMSNorm.", "OUTDATED", "a fact about a library: torch.nn.RMSNorm exists since 2.4"
 )  # fmt: skip
 not_computed(
-    CLAIMS, 65, "cross_entropy takes FP32 inputs only.", "S3", "FALSE",
+    CLAIMS, 65, "cross_entropy takes FP32 inputs only.", "FALSE",
     "a fact about a library: autocast casts to FP32, and the operation itself takes FP16",
 )  # fmt: skip
 
 
 @computed(
-    CLAIMS, 67, "The inputs of all_reduce and reduce_scatter must be in FP32.", "S3", ranks=64, tolerated=0.01
+    CLAIMS, 67, "The inputs of all_reduce and reduce_scatter must be in FP32.", ranks=64, tolerated=0.01
 )  # fmt: skip
 def _communication(ranks: int, tolerated: float) -> Finding:
     x = np.random.default_rng(0).normal(1e-3, 1e-3, (ranks, 5000)).astype(np.float32)
@@ -149,29 +144,29 @@ def _communication(ranks: int, tolerated: float) -> Finding:
 
 
 not_computed(
-    CLAIMS, 68, "Recurrent networks are sensitive to precision, the LSTM cell is not.", "S3", "UNSUPPORTED",
-    "the notes give no data; PyTorch's autocast runs RNNCell, LSTMCell and GRUCell in FP16 alike",
+    CLAIMS, 68, "Recurrent networks are sensitive to precision, the LSTM cell is not.", "UNSUPPORTED",
+    "no data are known; PyTorch's autocast runs RNNCell, LSTMCell and GRUCell in FP16 alike",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 69, "Mixed precision is enabled by apex `amp.initialize`.", "S3", "OUTDATED",
+    CLAIMS, 69, "Mixed precision is enabled by apex `amp.initialize`.", "OUTDATED",
     "source of apex: `apex.amp` does not exist any more; torch.amp replaces it",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 71, "Adam's moments, and the updates and shards of FSDP, are always in FP32.", "S4", "FALSE",
+    CLAIMS, 71, "Adam's moments, and the updates and shards of FSDP, are always in FP32.", "FALSE",
     "facts about systems: DeepSpeed has bf16_optimizer_states, DeepSeek-V3 keeps BF16 moments, and FSDP's shards keep "
     "the format of the module",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 73, "AMP optimizes the graph automatically, and is on by default.", "S2", "MISLEADING",
+    CLAIMS, 73, "AMP optimizes the graph automatically, and is on by default.", "MISLEADING",
     "documentation of PyTorch: autocast works in the dispatcher, and has to be enabled",
 )  # fmt: skip
 not_computed(
-    CLAIMS, 74, "AMP needs PyTorch 1.6 or TensorFlow 2.4.", "S2", "TRUE", "versions of libraries; not verified here"
+    CLAIMS, 74, "AMP needs PyTorch 1.6 or TensorFlow 2.4.", "TRUE", "versions of libraries; not verified here"
 )  # fmt: skip
 
 
 @computed(
-    CLAIMS, 75, "Weight gradients are computed in FP32, because FP16 loses their precision.", "S2", accumulate="fp32"
+    CLAIMS, 75, "Weight gradients are computed in FP32, because FP16 loses their precision.", accumulate="fp32"
 )  # fmt: skip
 def _weight_gradient(accumulate: str) -> Finding:
     rng = np.random.default_rng(0)

@@ -1,1 +1,0 @@
-"""Questions about low-precision training, computed: one module for each topic, and `answer_questions` for all."""

@@ -1,0 +1,1 @@
+"""Claims and questions about low-precision training, computed with the public names of floatsim."""

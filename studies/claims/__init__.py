@@ -1,0 +1,1 @@
+"""Common claims about low-precision training, computed. `python -m studies.claims` prints the verdicts."""
