@@ -268,7 +268,7 @@ class Execution:
     # -- scaled products -----------------------------------------------------------------------------------------------
 
     def _product(self, decision: Decision, module: str, a: Any, b: Any, product: str, **roles: Any) -> FloatArray:
-        scaling = decision.scaling
+        scaling: Any = decision.scaling
         key = scaling if isinstance(scaling, str) else id(scaling)
         if key not in self._scalers:
             self._scalers[key] = as_scaling(scaling).start(self.policy.seed)
