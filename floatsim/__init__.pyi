@@ -32,9 +32,8 @@ from floatsim.arrays.linalg import Part, explain_plan
 from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
 from floatsim.arrays.projection import project
 from floatsim.arrays.random_stream import RandomStream, SeedLike
-from floatsim.arrays.reductions import SummationKeywords
 from floatsim.arrays.types import (
-    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, Values,
+    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, SummationKeywords, Values,
 )
 from floatsim.arrays.ulps import Kind
 from floatsim.emulator.parallel import get_num_threads, set_num_threads

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 __all__ = ["lazy_exports", "plot_function"]
@@ -15,6 +16,9 @@ def lazy_exports(
     package: str, homes: dict[str, str], modules: str = "", optional: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and the sorted public names of a package.
+
+    A public name may be that of the module that defines it: `fs.operators.softmax` is the function. The import system
+    sets each imported module as an attribute of its package, which the package ignores for these names.
 
     `dir` lists the public names and the dunder names. A public function or constructor names the nearest keyword for an
     unknown one.
@@ -35,6 +39,13 @@ def lazy_exports(
     submodules = modules.split()
     public = sorted([*home_of, *submodules])
 
+    class Package(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name not in home_of or not isinstance(value, ModuleType):
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Package
+
     def get(name: str) -> Any:
         if name in home_of:
             home = importlib.import_module(home_of[name], package)
@@ -43,7 +54,7 @@ def lazy_exports(
                 hinted = importlib.import_module("floatsim.formats._validation").with_keyword_hints(value)
                 if hinted is not value:  # pickle finds a function by its module and name
                     vars(home)[name] = vars(sys.modules[value.__module__])[name] = value = hinted
-            vars(sys.modules[package])[name] = value  # also where a module of the same name has just been imported
+            vars(sys.modules[package])[name] = value
             return value
         if name in submodules or name in optional.split():
             return importlib.import_module(f".{name}", package)

@@ -239,6 +239,7 @@ def layouts(x: np.ndarray) -> dict[str, np.ndarray]:
     return made
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_every_layout_simply_works(dtype):
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
@@ -286,6 +287,7 @@ def _bits(result):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", ["fp16", "tf32", "e4m3", "fp64"])
 def test_empty_and_zero_dimensional(fmt):
     for shape in ((0,), (3, 0), (0, 5, 2)):

@@ -33,6 +33,8 @@ from benchmarks import (
     targets,
 )
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 SHORT = replace(races.QUICK, longest=0, rounds=1)
 TINY = replace(running.QUICK, sizes=dict.fromkeys(cases.QUICK, 512), rounds=1, sample=20)

@@ -14,6 +14,8 @@ from tests.digests.case import Case, digest
 from tests.digests.inputs import PAIR_STYLES, STYLES, bits, codes, pair
 from tests.digests.store import EXACT_WIDE, all_cases, describe_change, read, write
 
+pytestmark = pytest.mark.full
+
 STORED = read()
 CASES = [case for case in all_cases() if not case.name.startswith((EXACT_WIDE, "large/", "known-wrong/"))]
 SAMPLE = CASES[::20]

@@ -25,6 +25,7 @@ import pytest
 import floatsim as fs
 from floatsim import accumulation
 from floatsim.hardware.compile.runtime import why_unavailable
+from tests.marks import cases
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
@@ -37,7 +38,9 @@ FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BEGIN, END = "<!-- {}: begin (python tests/test_docs.py) -->", "<!-- {}: end -->"
 
-page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+NAMED = {"ids": lambda path: path.relative_to(ROOT).as_posix()}
+QUICK_PAGES = [ROOT / name for name in ("README.md", "docs/formats.md", "docs/interop.md")]
+page = pytest.mark.parametrize("page", PAGES, **NAMED)
 
 
 def blocks(path: Path, language: str, libraries: str = "") -> list[tuple[int, str]]:
@@ -58,7 +61,7 @@ LIBRARIES = sorted(
 )
 
 
-@page
+@pytest.mark.parametrize("page", cases(quick=QUICK_PAGES, full=PAGES), **NAMED)
 def test_python(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(page)
@@ -336,7 +339,7 @@ def notebooks_table() -> str:
 TABLES = {"notebooks": notebooks_table, "formats": formats_table, "accumulations": accumulations_table}
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", cases(quick=["notebooks", "formats"], full=TABLES))
 def test_table_in_the_readme(name):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.partition(BEGIN.format(name))[2].partition(END.format(name))[0].strip()

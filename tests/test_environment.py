@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i686")
 

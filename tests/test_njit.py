@@ -30,6 +30,9 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
 from floatsim.arrays import functions as mathematical
 from floatsim.reference import functions
+from tests.marks import cases
+
+pytestmark = [pytest.mark.formats, pytest.mark.versions]
 
 ROOT = Path(__file__).parents[1]
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
@@ -143,7 +146,7 @@ def check(run, name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], roundin
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
-@pytest.mark.parametrize("name", ARITY)
+@pytest.mark.parametrize("name", cases(quick=["add"], full=ARITY))
 def test_every_format_and_rounding(name, fmt):
     arrays = operands(fmt, ARITY[name], name)
     for rounding in ORACLE_ROUNDINGS:
@@ -404,7 +407,7 @@ def check_function(name: str, fmt: fs.FloatFormat, arrays: list[np.ndarray], **k
     assert_same(flags, raised, *arrays)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", cases(quick=["exp"], full=FUNCTIONS))
 def test_mathematical_functions(name):
     """In formats with all kinds of special values, on both sides of the bounds of the kernels."""
     edges = fs.FloatFormat.ieee(8, 29), fs.FloatFormat.ieee(8, 30), fs.FloatFormat.ieee(11, 4)
@@ -605,7 +608,10 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("before", ["", "first(1)"], ids=["imported first", "compiled first"])
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param("", id="imported first"), pytest.param("first(1)", id="compiled first", marks=pytest.mark.full)],
+)
 def test_numba_finds_it_by_itself(before):
     """The entry point: a new process needs only `import floatsim`, before or after the first compilation."""
     points = importlib.metadata.entry_points(group="numba_extensions", name="init")

@@ -12,6 +12,8 @@ import floatsim as fs  # noqa: E402
 from floatsim.hardware.session import emulated_device  # noqa: E402
 from notebooks import run  # noqa: E402
 
+pytestmark = pytest.mark.full
+
 
 def shown(monkeypatch, folder):
     """The results of the cells about real GPUs: the table as Markdown, and the names of the notebook."""

@@ -20,6 +20,8 @@ import nbformat  # noqa: E402
 
 from notebooks import run  # noqa: E402
 
+pytestmark = pytest.mark.versions
+
 ROOT = Path(__file__).parents[1]
 SOURCES = run.sources()
 ELSEWHERE = re.compile(

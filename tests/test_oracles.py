@@ -1,17 +1,14 @@
 """The oracles, compared with each other. They must be correct, and must report wrong results."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import oracles as o
 import pytest
 from oracles import DETERMINISTIC, OracleRounding
 
 import floatsim as fs
+from tests.exhaustive import loops
 
-sys.path.insert(0, str(Path(__file__).parent / "exhaustive"))
-import loops
+pytestmark = pytest.mark.full
 
 ids = {"ids": str}
 EVERY_ROUNDING = o.every_rounding()

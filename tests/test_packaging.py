@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import pydoc
 import re
 import subprocess
@@ -115,16 +116,19 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
     assert all(len(versions) == 1 for versions in pins.values())
 
 
-def test_version_tests_name_files():
-    """The files that `make test-pythons` runs exist."""
-    conftest = ast.parse((ROOT / "conftest.py").read_text(encoding="utf-8"))
-    (names,) = (
-        ast.literal_eval(node.value)
+def test_tables_of_conftest_name_modules_and_formats():
+    """The modules whose examples only `make test-full` runs exist, and the quick formats are formats of the tests."""
+    import oracles
+
+    conftest = parse(ROOT / "conftest.py")
+    tables = {
+        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
         for node in conftest.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VERSION_TESTS"
-    )
-    assert names
-    assert set(names) <= {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Set)
+    }
+    assert set(tables) == {"FULL_EXAMPLES", "QUICK_FORMATS"}
+    assert tables["FULL_EXAMPLES"] <= set(modules())
+    assert tables["QUICK_FORMATS"] <= {fmt.name for fmt in (*fs.named_formats(), *oracles.CUSTOM)}
 
 
 def test_import_loads_nothing():
@@ -253,6 +257,30 @@ def test_literal_names_of_modes(literal, kind):
     assert {as_member(kind, name, "mode") for name in names} == set(kind)
     assert {member.name.lower() for member in kind} <= set(names)
     assert typing.get_args(BackendName) == BACKENDS
+
+
+@pytest.mark.parametrize(
+    "first", ["import twice.double", "from twice.half import half", "from twice import double", ""]
+)
+def test_a_public_name_hides_the_module_that_defines_it(tmp_path, first):
+    """`twice.double` is the function, whichever module of the package is imported first."""
+    package = tmp_path / "twice"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from floatsim._lazy import lazy_exports\n"
+        "__getattr__, __dir__, __all__ = lazy_exports(__name__, {'.double': 'double', '.half': 'half'})\n"
+    )
+    (package / "double.py").write_text("def double(x):\n    return 2 * x\n")
+    (package / "half.py").write_text("from twice.double import double\ndef half(x):\n    return double(x) / 4\n")
+    code = f"""{first}
+import pickle, sys, types, twice
+assert twice.double(3) == 6 and twice.half(6) == 3
+from twice import double
+import twice.half
+assert double is twice.double is sys.modules["twice.double"].double and twice.half(2) == 1
+assert pickle.loads(pickle.dumps(double)) is double
+assert isinstance(sys.modules["twice.double"], types.ModuleType)"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_unknown_name_is_an_attribute_error():

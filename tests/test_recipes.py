@@ -30,6 +30,8 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference import scalar, sums
 from floatsim.reference.sums import Code
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -578,3 +580,90 @@ def check_fast_kernel() -> None:
     rounded = fs.explain_plan(one, one, accumulate="sequential(fp32, rounding=rtz)")
     assert "only FP16 products in FP32" in str(rounded)
     assert check_sums("fp32", fs.FP16, fs.BF16) == "native"
+
+
+# -- an operator -------------------------------------------------------------------------------------------------------
+
+OPERATOR = '''
+@operator
+def squared_relu(x: Floats, **keywords: Unpack[RecipeKeywords]) -> Any:
+    """Return the square of the larger of x and 0.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    {keywords}
+
+    {results}
+
+    Notes
+    -----
+    The steps: input, the conversion of x; activation = the larger of x and +0; square = activation * activation;
+    output = the conversion of square.
+    """
+    with computation("squared_relu", x, keywords) as c:
+        operand = c.operand("input", x)
+        activation = c.value("activation", maximum, operand, c.number(0.0, operand))
+        return c.result(c.converted("output", c.value("square", multiply, activation, activation)))
+
+
+'''
+
+
+def test_an_operator(tmp_path):
+    copy = Copy(tmp_path)
+    relu = '    "relu": _operator("input", "", standard=_ONCE),\n'
+    steps = '    "squared_relu": _operator("input", "", standard="activation square output"),\n'
+    copy.insert("floatsim/operators/steps.py", (relu, steps))
+    activations = "floatsim/operators/activations.py"
+    copy.insert(activations, ('"sigmoid", "silu", "softplus", ', '"squared_relu", '))
+    copy.replace(activations, "@operator\ndef relu(", f"{OPERATOR.lstrip()}@operator\ndef relu(")
+    copy.insert("floatsim/operators/__init__.py", ('"gelu relu sigmoid silu softplus ', "squared_relu "))
+    copy.insert(
+        "floatsim/operators/errors.py",
+        ("operators.activations import gelu, relu, sigmoid, silu, softplus, ", "squared_relu, "),
+        ("max_pool, avg_pool, embedding, relu, ", "squared_relu, "),
+        ('**{name: ((logits,), {}) for name in ("relu", ', '"squared_relu", '),
+    )
+    assert_recipe("An operator", copy)
+    shutil.copytree(ROOT / "data" / "digits", tmp_path / "data" / "digits")  # the operands of recipe_table
+    copy.check("check_operator")
+
+
+def check_operator() -> None:
+    assert fs.operators.operator_steps("squared_relu").names == ("input", "activation", "square", "output")
+    assert "recipe : Recipe or str, optional" in fs.operators.squared_relu.__doc__
+    values = {code: Fraction(float(fs.decode(np.uint8(code), "e4m3"))) for code in range(0x7F)}
+    x = fs.from_codes(np.array([code for code, value in values.items() if value <= 16], np.uint8), "e4m3")
+    got = fs.operators.squared_relu(x)  # the square is exact in FP32
+    assert got.codes.tolist() == [nearest(values[code] ** 2, values) for code in x.codes.tolist()]
+    assert fs.operators.squared_relu(-x).codes.tolist() == [0] * x.size
+    twice = fs.operators.squared_relu(x, formats={"square": "e5m2"})
+    assert np.array_equal(twice.codes, fs.convert(fs.multiply(x, x, format="e5m2"), "e4m3").codes)
+    (row,) = fs.operators.recipe_table(["squared_relu"], ["all-fp16"]).rows
+    assert row.operator == "squared_relu"
+
+
+# -- a quantization scheme ---------------------------------------------------------------------------------------------
+
+
+def test_a_quantization_scheme(tmp_path):
+    copy = Copy(tmp_path)
+    mxfp6 = '    "mxfp6": Scheme(E3M2, (1, 32), E8M0, "floor"),\n'
+    row = '    "mine": Scheme(E3M2, (1, 16), E8M0, "floor"),\n'
+    copy.insert("floatsim/quantization/scheme.py", (mxfp6, row))
+    assert copy.new_lines == {"floatsim/quantization/scheme.py": 1}
+    assert_recipe("A quantization scheme", copy, "quantization/scales.py")
+    copy.check("check_quantization_scheme")
+
+
+def check_quantization_scheme() -> None:
+    x = np.random.default_rng(2).normal(size=(5, 48)).astype(np.float32)
+    quantized = fs.quantize_blocks(x, "mine")
+    for i, j in np.ndindex(5, 3):
+        block = x[i, 16 * j : 16 * j + 16]
+        scale = 2.0 ** (leading(Fraction(float(np.abs(block).max()))) - fs.E3M2.emax)
+        want = fs.encode(block / np.float32(scale), "e3m2", overflow="saturate_finite")
+        assert np.array_equal(quantized.codes[i, 16 * j : 16 * j + 16], want)
+        assert fs.dequantize_blocks(quantized)[i, 16 * j] == fs.decode(want, "e3m2")[0] * scale

@@ -21,6 +21,8 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
 from floatsim.formats.rounding import FLAGS
 
+pytestmark = pytest.mark.versions
+
 RNE, RNA, RTZ, RTP, RTN, RTO = (
     Rounding.TIES_TO_EVEN, Rounding.TIES_TO_AWAY, Rounding.TOWARD_ZERO, Rounding.TOWARD_POSITIVE,
     Rounding.TOWARD_NEGATIVE, Rounding.TO_ODD,
@@ -153,6 +155,7 @@ def test_trap_in_the_reference(trap):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("trap", [t for t in TRAPS if t.operation == "fma"], **named)
 @pytest.mark.parametrize("steps", [1, 5])
 def test_trap_inside_a_fused_product(trap, steps):

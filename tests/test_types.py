@@ -23,6 +23,8 @@ import pytest
 
 import floatsim as fs
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 
 PRELUDE = """\

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.full, pytest.mark.versions]
+
 ROOT = Path(__file__).parents[1]
 
 OWN = """
@@ -81,7 +83,9 @@ def project(tmp_path_factory) -> Path:
     (folder / "floatsim" / "part.py").write_text(OWN, encoding="utf-8")
     (folder / "library.py").write_text(LIBRARY, encoding="utf-8")
     (folder / "tests" / "test_part.py").write_text(TESTS, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = versions\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib\npythonpath = .\nmarkers = versions\n", encoding="utf-8"
+    )
     shutil.copy(ROOT / "conftest.py", folder)
     return folder
 

@@ -1,8 +1,8 @@
 """Write the generated files of static types: the stubs of the lazy packages, and the literal names.
 
 A lazy package imports its public names when they are first used, so a type checker cannot see them. Its `__init__.pyi`
-lists them. A function whose return type is a marker of `floatsim.arrays.types` is written as overloads, by the tables
-below. All other names are imported from the module that defines them.
+lists them. Some return types are markers, defined in `floatsim.arrays.types`: the tables below expand them to
+overloads. All other names are imported from the module that defines them.
 
     python tools/write_stubs.py           writes the files
     python tools/write_stubs.py --check   fails if a file is not up to date
@@ -72,8 +72,9 @@ IMPORTS = {
     "floatsim.arrays.float_array": "FloatArray",
     "floatsim.arrays.options": "BackendName RoundingKeywords",
     "floatsim.arrays.random_stream": "SeedLike",
-    "floatsim.arrays.reductions": "SummationKeywords",
-    "floatsim.arrays.types": "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar Values",
+    "floatsim.arrays.types": (
+        "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar SummationKeywords Values"
+    ),
     "floatsim.arrays.ulps": "Kind",
     "floatsim.formats": "FormatLike",
     "floatsim.formats.rounding": "OverflowLike RoundingLike TininessLike",

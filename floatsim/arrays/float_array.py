@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from floatsim.arrays import backends
 from floatsim.arrays.interop import dlpack_capsule, widened
 from floatsim.arrays.options import RoundingKeywords
-from floatsim.arrays.types import Axes, Floats, Integers
+from floatsim.arrays.types import Axes, Floats, Integers, MethodKeywords
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 
 if TYPE_CHECKING:
-    from floatsim.arrays.reductions import MethodKeywords
     from floatsim.arrays.types import FloatOperators as NDArrayOperatorsMixin
 else:
     from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -48,9 +47,14 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
     return register
 
 
-_PROVIDERS = tuple(
-    f"floatsim.arrays.{name}"
-    for name in ("arithmetic", "array_functions", "comparison", "conversion", "functions", "linalg", "reductions")
+_PROVIDERS = (
+    "floatsim.arrays.arithmetic",
+    "floatsim.arrays.array_functions",
+    "floatsim.arrays.comparison",
+    "floatsim.arrays.conversion",
+    "floatsim.arrays.functions",
+    "floatsim.arrays.linalg",
+    "floatsim.arrays.reductions",
 )
 """The modules that register operations; loaded when the first is needed."""
 

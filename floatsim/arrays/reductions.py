@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     Accumulation,
-    AccumulationLike,
     Kahan,
     Neumaier,
     Pairwise,
@@ -34,74 +33,15 @@ from floatsim.arrays.float_array import implements, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.linalg import dot
 from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import BackendName, spell_out
-from floatsim.arrays.random_stream import SeedLike
-from floatsim.arrays.types import Axes, FloatResult, Floats, Out
-from floatsim.formats import FP64, FloatFormat, FormatLike
+from floatsim.arrays.options import spell_out
+from floatsim.arrays.types import Axes, FloatResult, Floats, Summation
+from floatsim.formats import FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import OverflowLike, RoundingAttributes, RoundingLike, TininessLike
+from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.random import Site, split_seed
 
-__all__ = ["MethodKeywords", "Summation", "SummationKeywords", "cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
-
-
-class SummationKeywords(TypedDict, total=False):
-    """The options of a reduction on which the kind of its result does not depend. `Summation` documents them."""
-
-    rounding: RoundingLike | None
-    overflow: OverflowLike | None
-    result_rounding: RoundingLike | None
-    daz: bool | None
-    ftz: bool | None
-    tininess: TininessLike | None
-    seed: SeedLike | None
-    random_bits: int | None
-    backend: BackendName | None
-
-
-class Summation(SummationKeywords, total=False):
-    """The keywords of every reduction.
-
-    accumulate : description, format or text, optional
-        How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
-        Sequential(FP64) for FP64 input, else Sequential(FP32).
-    format : format, optional
-        The result's; one more rounding if it is not the accumulator's, which is the default.
-    rounding : Rounding or str, optional
-        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
-        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
-        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
-    daz, ftz : bool, optional
-        Read subnormal operands as zeros; return zero for tiny results.
-    tininess : Tininess or str, optional
-        When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
-        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
-        ones.
-    random_bits : int, optional
-        The random bits of a stochastic rounding, 1 to 64.
-    overflow, result_rounding : optional
-        Of the last rounding, to the result's format, alone: "infinity", "saturate_finite" or "saturate_propagate"; a
-        rounding mode, by default `rounding`. Inside, descriptions have an overflow of their own.
-    out : FloatArray or ndarray, optional
-        Where to write the result.
-    backend : str, optional
-        "emulator", "hardware" or "native-cpu". Default: the context's.
-    """
-
-    accumulate: AccumulationLike | None
-    format: FormatLike | None
-    out: Out
-
-
-class MethodKeywords(Summation, total=False):
-    """The keywords of the reductions that are methods of `FloatArray`."""
-
-    keepdims: bool
-    where: Any
-    initial: Any
-    ddof: int
+__all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
 
 
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")

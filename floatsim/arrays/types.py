@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from floatsim.accumulation import AccumulationLike
+from floatsim.arrays.options import BackendName
+from floatsim.arrays.random_stream import SeedLike
+from floatsim.formats import FormatLike
+from floatsim.formats.rounding import OverflowLike, RoundingLike, TininessLike
 
 if TYPE_CHECKING:
     from floatsim.arrays.float_array import FloatArray
@@ -20,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Axes", "BoolOut", "BoolResult", "CodeOut", "CodeResult", "Flags", "Float64Out", "Float64Result",
     "FloatArrayResult", "FloatResult", "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result",
-    "IntegerResult", "Integers", "Lists", "Number", "Out", "SameKindResult", "Scalar", "UInt8Result", "UInt64Result",
-    "Values",
+    "IntegerResult", "Integers", "Lists", "MethodKeywords", "Number", "Out", "SameKindResult", "Scalar", "Summation",
+    "SummationKeywords", "UInt8Result", "UInt64Result", "Values",
 ]  # fmt: skip
 
 
@@ -109,6 +115,67 @@ if TYPE_CHECKING:
         def __le__(self, other: Floats) -> NDArray[np.bool_]: ...
         def __gt__(self, other: Floats) -> NDArray[np.bool_]: ...
         def __ge__(self, other: Floats) -> NDArray[np.bool_]: ...
+
+
+# -- the keywords of reductions ----------------------------------------------------------------------------------------
+
+
+class SummationKeywords(TypedDict, total=False):
+    """The options of a reduction on which the kind of its result does not depend. `Summation` documents them."""
+
+    rounding: RoundingLike | None
+    overflow: OverflowLike | None
+    result_rounding: RoundingLike | None
+    daz: bool | None
+    ftz: bool | None
+    tininess: TininessLike | None
+    seed: SeedLike | None
+    random_bits: int | None
+    backend: BackendName | None
+
+
+class Summation(SummationKeywords, total=False):
+    """The keywords of every reduction.
+
+    accumulate : description, format or text, optional
+        How the sum is carried out (`floatsim.accumulation`); a format is short for its Sequential. Default:
+        Sequential(FP64) for FP64 input, else Sequential(FP32).
+    format : format, optional
+        The result's; one more rounding if it is not the accumulator's, which is the default.
+    rounding : Rounding or str, optional
+        Of each rounding inside whose description names none: "ties_to_even" ("RNE"), "ties_to_away" ("RNA"),
+        "toward_zero" ("RTZ"), "toward_positive" ("RTP"), "toward_negative" ("RTN"), "to_odd" ("RTO"), "stochastic"
+        ("SR"). Default of this keyword and of the next five: the context's (`fs.context`).
+    daz, ftz : bool, optional
+        Read subnormal operands as zeros; return zero for tiny results.
+    tininess : Tininess or str, optional
+        When a result counts as tiny: "after" or "before" rounding.
+    seed : int or RandomStream, optional
+        The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
+        ones.
+    random_bits : int, optional
+        The random bits of a stochastic rounding, 1 to 64.
+    overflow, result_rounding : optional
+        Of the last rounding, to the result's format, alone: "infinity", "saturate_finite" or "saturate_propagate"; a
+        rounding mode, by default `rounding`. Inside, descriptions have an overflow of their own.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+    backend : str, optional
+        "emulator", "hardware" or "native-cpu". Default: the context's.
+    """
+
+    accumulate: AccumulationLike | None
+    format: FormatLike | None
+    out: Out
+
+
+class MethodKeywords(Summation, total=False):
+    """The keywords of the reductions that are methods of `FloatArray`."""
+
+    keepdims: bool
+    where: Any
+    initial: Any
+    ddof: int
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from floatsim.arrays import functions
 from floatsim.arrays.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.types import Floats
 from floatsim.operators.activations import denominator, erf_of_gelu, tanh_of_gelu, times
-from floatsim.operators.backward import same_shapes
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
@@ -27,7 +26,7 @@ def _gradient(
 ) -> Any:  # fmt: skip
     """Return the gradient that the rule computes from the two operands."""
     with computation(operator, gradient, keywords) as c:
-        return c.result(c.converted("output", rule(c, *same_shapes(c, gradient=gradient, **operand))))
+        return c.result(c.converted("output", rule(c, *c.operands(gradient=gradient, **operand))))
 
 
 def _from_one(c: Computation, step: str, x: Array) -> Array:

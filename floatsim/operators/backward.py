@@ -18,23 +18,14 @@ from floatsim.operators.scaled_dot_product import attention_mask, attention_prob
 __all__ = [
     "AttentionGradients", "LinearGradients", "NormGradients", "ResidualGradients", "attention_backward",
     "batch_norm_backward", "cross_entropy_backward", "layer_norm_backward", "linear_backward", "log_softmax_backward",
-    "residual_add_backward", "rms_norm_backward", "same_shapes", "softmax_backward",
+    "residual_add_backward", "rms_norm_backward", "softmax_backward",
 ]  # fmt: skip
-
-
-def same_shapes(c: Computation, **given: Any) -> list[Array]:
-    """Return operands of one shape."""
-    found = [c.operand(step, x) for step, x in given.items()]
-    if len({x.shape for x in found}) > 1:
-        shapes = ", ".join(f"{step} {x.shape}" for step, x in zip(given, found, strict=True))
-        raise ValueError(f"the shapes differ: {shapes}")
-    return found
 
 
 # -- softmax -----------------------------------------------------------------------------------------------------------
 
 
-def _softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str = "sum") -> Array:
+def softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str = "sum") -> Array:
     """Return the steps product, sum, difference and result along the last axis."""
     total = c.sum(sum_step, c.value("product", multiply, gradient, y))
     return c.value("result", multiply, c.value("difference", subtract, gradient, total), y)
@@ -69,8 +60,8 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
     FloatArray([0.1875, -0.1875], FP16)
     """
     with computation("softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in same_shapes(c, gradient=gradient, result_of_forward=y))
-        return c.result(np.moveaxis(c.converted("output", _softmax_gradient(c, g, y)), -1, axis))
+        g, y = (np.moveaxis(x, axis, -1) for x in c.operands(gradient=gradient, result_of_forward=y))
+        return c.result(np.moveaxis(c.converted("output", softmax_gradient(c, g, y)), -1, axis))
 
 
 @operator
@@ -102,7 +93,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
     FloatArray([-0.5, 0.5], FP16)
     """
     with computation("log_softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in same_shapes(c, gradient=gradient, result_of_forward=y))
+        g, y = (np.moveaxis(x, axis, -1) for x in c.operands(gradient=gradient, result_of_forward=y))
         product = c.value("product", multiply, c.value("exp", exp, y), c.sum("sum", g))
         result = c.value("result", subtract, g, product)
         return c.result(np.moveaxis(c.converted("output", result), -1, axis))
@@ -323,7 +314,7 @@ class NormGradients(NamedTuple):
 
 def _norm_operands(c: Computation, gradient: Any, x: Any, weight: Any) -> tuple[Array, Array, Array | None]:
     """Return gradient, x and weight; the first two as rows."""
-    g, rows = same_shapes(c, gradient=gradient, input=x)
+    g, rows = c.operands(gradient=gradient, input=x)
     if not rows.ndim or not rows.shape[-1]:
         raise ValueError(f"x of shape {rows.shape} has no features along its last axis")
     w = None if weight is None else c.operand("weight", weight)
@@ -507,7 +498,7 @@ def batch_norm_backward(
     """
     variant = training_variant(training, keywords)
     with computation("batch_norm_backward", gradient, {**keywords, "variant": variant}) as c:
-        g, batch = same_shapes(c, gradient=gradient, input=x)
+        g, batch = c.operands(gradient=gradient, input=x)
         if batch.ndim < 2 or not batch.size:
             raise ValueError(f"x must have the shape (batch, channels, ...) and elements, not {batch.shape}")
         channels = batch.shape[1]
@@ -622,7 +613,7 @@ def attention_backward(
         probabilities = attention_probabilities(c, scores, kept)
         by_value = c.product("value_gradient", turned(probabilities), g)
         by_probability = c.product("probability_gradient", g, turned(v))
-        result = _softmax_gradient(c, by_probability, probabilities, "sum_of_products")
+        result = softmax_gradient(c, by_probability, probabilities, "sum_of_products")
         scaled = c.value("scaled_result", multiply, result, c.number(factor, result))
         by_query = c.product("query_gradient", scaled, k)
         by_key = c.product("key_gradient", turned(scaled), q)

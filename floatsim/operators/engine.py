@@ -128,6 +128,14 @@ class Computation:
         codes, fmt, _ = read_floats(x, step)
         return self._converted(step, FloatArray(codes, fmt), self.format(step, fmt))
 
+    def operands(self, **given: Any) -> list[Array]:
+        """Return operands of one shape, by the names of their steps."""
+        converted = [self.operand(step, x) for step, x in given.items()]
+        if len({x.shape for x in converted}) > 1:
+            shapes = ", ".join(f"{step} {x.shape}" for step, x in zip(given, converted, strict=True))
+            raise ValueError(f"the shapes differ: {shapes}")
+        return converted
+
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         """Return one operation, rounded to the format of the step. `same` has the format that "same" stands for."""
         fmt = self.format(step, None if same is None else same.format)

@@ -1,4 +1,4 @@
-"""Matrix units, bit for bit: the architectures as a table, and the model of each instruction.
+"""Matrix units of NVIDIA and AMD, and dot and conversion instructions of CPUs: a table, and the model of each.
 
 `describe` prints the known facts of an instruction and what they have been verified against. `trace` shows one dot
 product step by step. `architectures` is the table, and `instructions` defines its rows. `floatsim.reference.tensorcore`

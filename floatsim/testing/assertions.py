@@ -6,7 +6,7 @@ Every assertion returns its report, and raises an AssertionError with the text o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,27 +23,15 @@ from floatsim.testing.discrimination import described, input_strength, matching,
 from floatsim.testing.faults import explain_product
 from floatsim.testing.operands import in_format, read_pair
 from floatsim.testing.products import Product, product_of
-from floatsim.testing.recording import record
+from floatsim.testing.recording import checked
 from floatsim.testing.report import Report, differing, report_of
 from floatsim.testing.vocabulary import brief, neighbours
 
 __all__ = [
-    "assert_bit_equal", "assert_max_ulp", "assert_product", "assert_within_bound", "checked", "compare_arrays",
-    "compare_product",
+    "assert_bit_equal", "assert_max_ulp", "assert_product", "assert_within_bound", "compare_arrays", "compare_product",
 ]  # fmt: skip
 
-AnyReport = TypeVar("AnyReport", Report, BoundReport)
-
 _BITS = "every bit is equal"
-
-
-def checked(report: AnyReport) -> AnyReport:
-    """Return a report that passed, or raise an AssertionError with its text."""
-    __tracebackhide__ = True
-    record(report)
-    if not report.passed:
-        raise AssertionError(str(report))
-    return report
 
 
 def _within(actual: FloatArray, desired: FloatArray, maxulp: int, equal_nan: bool) -> tuple[str, Any]:

@@ -1,12 +1,12 @@
-"""Listeners that receive the report of every comparison, such as the pytest plugin."""
+"""The end of every assertion: its report goes to the listeners, such as the pytest plugin, and raises if it failed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["listening", "record"]
+__all__ = ["checked", "listening"]
 
 _listeners: list[Callable[[Any], None]] = []
 
@@ -29,7 +29,21 @@ def listening(listener: Callable[[Any], None]) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-def record(report: Any) -> None:
-    """Pass a report to the listeners."""
+class AnyReport(Protocol):
+    """A report of a comparison; its text says what differs."""
+
+    @property
+    def passed(self) -> bool: ...
+
+
+R = TypeVar("R", bound=AnyReport)
+
+
+def checked(report: R) -> R:
+    """Pass a report to the listeners. Return it if it passed, or raise an AssertionError with its text."""
+    __tracebackhide__ = True
     for listener in _listeners:
         listener(report)
+    if not report.passed:
+        raise AssertionError(str(report))
+    return report

@@ -1,9 +1,9 @@
 """Test vectors for operations of CUDA cores: a fixed set of operands for each, made from a seed and a counter.
 
 Random words rarely decide a rounding: 2^20 of them contain 0 to 67 that tell two rounding modes apart. The vectors
-therefore hold the midpoints between neighbouring codes of the result. The random numbers are those of
-`floatsim.testing.inputs`. A change of this file that changes a set must increase `SCALAR_GENERATOR`. Captures store it,
-and the SHA-256 of their inputs.
+therefore hold the midpoints between neighbouring codes of the result. The generator of random numbers is in
+`floatsim.testing.inputs`. A change of this file that changes a set must increase `SCALAR_GENERATOR`.
+Captures store it, and the SHA-256 of their inputs.
 """
 
 from __future__ import annotations

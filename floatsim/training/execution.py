@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from floatsim.training.operations import operation_of
 from floatsim.training.policies import PolicyLike, as_policy
 from floatsim.training.policy import Decision
 from floatsim.training.records import Scaler
+from floatsim.training.scaling import as_scaling
 
 __all__ = ["BadValue", "Execution", "TraceRow", "has_special_values", "recipe_of"]
 
@@ -268,11 +268,10 @@ class Execution:
     # -- scaled products -----------------------------------------------------------------------------------------------
 
     def _product(self, decision: Decision, module: str, a: Any, b: Any, product: str, **roles: Any) -> FloatArray:
-        scaling = decision.scaling
+        scaling: Any = decision.scaling
         key = scaling if isinstance(scaling, str) else id(scaling)
         if key not in self._scalers:
-            methods = importlib.import_module("floatsim.training.scaling")
-            self._scalers[key] = methods.as_scaling(scaling).start(self.policy.seed)
+            self._scalers[key] = as_scaling(scaling).start(self.policy.seed)
         formats = {"input": decision.operands, "weight": decision.weight, "gradient": decision.gradient}
         of_a, of_b = roles["roles"]
         return self._scalers[key].matmul(

@@ -82,7 +82,8 @@ class Optimizer:
     weight_rounding : Rounding or str
         The rounding mode of a changed weight. Stochastic rounding draws new numbers in each step.
     rounding : str
-        Where lines are rounded: "line", "operation" or "step". `floatsim.training.arithmetic.Arithmetic` defines them.
+        Where lines are rounded: "line", "operation" or "step".
+        `floatsim.training.arithmetic.Arithmetic` defines them.
         With a `weight_rounding` other than "ties_to_even", the change of a weight is as in "step": it is computed in
         FP32, and the weight is rounded when it is stored. If the weight is stored in the format of the computation, the
         last operation has the mode.

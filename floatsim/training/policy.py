@@ -170,7 +170,8 @@ class Policy:
     weight_rounding : Rounding or str
         The rounding mode of the update of stored weights.
     update : str
-        Where the optimizer rounds: "line", "operation" or "step", as in `floatsim.training.arithmetic.Arithmetic`.
+        Where the optimizer rounds: "line", "operation" or "step", as in
+        `floatsim.training.arithmetic.Arithmetic`.
     loss_scale : float or str
         The loss scaling that belongs to the policy: a number, or "dynamic".
     seed : int

@@ -1,7 +1,8 @@
 """Scaling methods of matrix products: one scale for each tensor, for blocks, MX and NVFP4.
 
 A method is immutable. `start(seed)` returns a scaler, the state of one run: `matmul` scales, rounds and multiplies two
-operands, and `finish_step` ends a training step. `floatsim.training.records` has the protocols `Scaling` and `Scaler`.
+operands, and `finish_step` ends a training step. The protocols `Scaling` and `Scaler` are in
+`floatsim.training.records`.
 """
 
 from __future__ import annotations

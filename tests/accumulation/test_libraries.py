@@ -10,11 +10,11 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import library_runs
 import pytest
 
 import floatsim as fs
 from floatsim.accumulation.libraries import CPUS, ROWS, library_table
+from tests.accumulation import library_runs
 
 COUNT = 200
 """Shapes of each row and dtype."""

@@ -11,6 +11,8 @@ import pytest
 import floatsim as fs
 from floatsim import Rounding
 
+pytestmark = pytest.mark.formats
+
 FORMATS = [fs.FP64, fs.FP32, fs.FP16, fs.BF16, fs.TF32, fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E3M4, fs.E2M1, *o.CUSTOM]
 
 

@@ -17,6 +17,8 @@ import floatsim as fs
 from floatsim import Rounding, plot
 from floatsim.reference import Kind, decode
 
+pytestmark = pytest.mark.formats
+
 EXPLAIN = {"add": fs.explain_add, "multiply": fs.explain_multiply, "fma": fs.explain_fma}
 FORMATS = [*o.ARITHMETIC, *o.CUSTOM]
 
@@ -293,6 +295,7 @@ def test_every_bit_is_drawn():
     assert shown.plot(given) is given
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shown", [
     lambda: fs.explain_add(1.5, 0.1, "e4m3"),
     lambda: fs.explain_fma(1.125, 1.125, -1.2, "bf16"),

@@ -12,6 +12,8 @@ import pytest
 import floatsim as fs
 from floatsim.testing.dot_unit import units
 
+pytestmark = pytest.mark.full
+
 
 def survivors(tree, k):
     """By definition: for each pair, the leaves that are not under the node where the two meet."""

@@ -19,6 +19,8 @@ from floatsim.analysis.survey import survey as surveys
 from floatsim.arrays.recorded import Counts
 from floatsim.formats.rounding import FLUSHED, SUBNORMAL
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -19,6 +19,8 @@ from floatsim.reference import decode
 from floatsim.tensorcore.instructions import FlushedTree, LateAccumulator
 from tests.tensorcore.cases import Case, cases, codes
 
+pytestmark = pytest.mark.full
+
 CASES = list(cases())
 trace = fs.tensorcore.trace
 

@@ -14,6 +14,7 @@ from matplotlib.colors import same_color
 
 import floatsim as fs
 from floatsim import Rounding, plot
+from tests.marks import cases
 
 trace = fs.tensorcore.trace
 
@@ -69,7 +70,10 @@ def test_the_result_and_the_events_equal_dot(accumulate):
             compare(a, b, c, accumulate, **options, **({"seed": 7} if mode is Rounding.STOCHASTIC else {}))
 
 
-@pytest.mark.parametrize("accumulate", ACCUMULATIONS)
+QUICK_ACCUMULATIONS = [text for text in ACCUMULATIONS if not text.startswith("splitk")]
+
+
+@pytest.mark.parametrize("accumulate", cases(quick=QUICK_ACCUMULATIONS, full=ACCUMULATIONS))
 def test_every_rounding_rounds_its_exact_result(accumulate):
     """The exact result is the one of the operands, and its rounding by `fs.encode` gives the code."""
     r = o.rng("trace sums exactly", accumulate)

@@ -14,6 +14,8 @@ import pytest
 import floatsim as fs
 from tests.torch_dtype import Dtype
 
+pytestmark = pytest.mark.versions
+
 
 class CuPyArray:
     """A stub of cupy.ndarray: no implicit conversion to NumPy."""

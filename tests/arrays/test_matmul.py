@@ -15,6 +15,9 @@ from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 from floatsim.reference.tensorcore.dot import Scaled
+from tests.marks import cases
+
+pytestmark = pytest.mark.versions
 
 FORMATS = [fmt for fmt in fs.named_formats() if not fmt.is_scale]
 CUSTOM = [fs.FloatFormat.ieee(6, 9), fs.FloatFormat("fn(4,7)", 4, 7, "fn"), fs.FloatFormat.ieee(7, 3)]
@@ -128,8 +131,10 @@ def check_by_reference(a, b, accumulation, options, c=None, alpha=1.0, beta=1.0,
         assert np.array_equal(log.first[name], k_first), (*about, name)
 
 
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
+@pytest.mark.parametrize("part", cases(quick=[0], full=range(4)))
+@pytest.mark.parametrize(
+    "rounding", cases(quick=[fs.Rounding.STOCHASTIC], full=fs.Rounding), ids=lambda r: r.name.lower()
+)
 def test_equals_the_reference(rounding, part):
     """Codes, counts and first k with all events, by the integer kernels; then without events, by the fastest kernel."""
     rng = np.random.default_rng([rounding.value, part])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from tests.marks import cases
 
 
 def test_counts_of_an_addition():
@@ -410,7 +411,9 @@ def check_places(log, call, operands_at, keep):
     assert not found and log.where
 
 
-@pytest.mark.parametrize("accumulate", ["fp16", "pairwise(e5m2)", "blocked(fp16, 4, bf16)", "kahan(fp16)", "hopper"])
+@pytest.mark.parametrize(
+    "accumulate", cases(quick=["fp16", "pairwise(e5m2)", "blocked(fp16, 4, bf16)", "kahan(fp16)"], full=["hopper"])
+)
 def test_places_in_products(accumulate):
     rng = np.random.default_rng(5)
     a = fs.array(np.ldexp(rng.standard_normal((3, 1, 6, 40)), rng.integers(-18, 15, (3, 1, 6, 40))), "fp16")

@@ -19,6 +19,9 @@ from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
+from tests.marks import cases
+
+pytestmark = pytest.mark.versions
 
 DESCRIPTIONS = (
     "fp16", "e4m3", "sequential(bf16, rounding=rtn)", "kahan(fp16)", "neumaier(e5m2)", "exact(fp16)",
@@ -94,7 +97,7 @@ def check_record(log, operation: str, sums, site: str, shape) -> None:
 AXES = [None, 0, 1, -1, (0, 2), (2, 0), (0, 1, 2), ()]
 
 
-@pytest.mark.parametrize("text", DESCRIPTIONS)
+@pytest.mark.parametrize("text", cases(quick=["fp16", "exact(fp16)"], full=DESCRIPTIONS))
 def test_sum(text):
     accumulation, rng = parse(text), generator("sum", text)
     for n, keywords in enumerate(KEYWORDS):
@@ -131,7 +134,9 @@ def integer(n: int) -> Code:
     return Code(int(np.float64(n).view(np.uint64)), fs.FP64)
 
 
-@pytest.mark.parametrize("text", ["fp16", "kahan(bf16)", "pairwise(e5m2)", "exact(fp16)", "blocked(fp16, 4, fp32)"])
+@pytest.mark.parametrize(
+    "text", cases(quick=["fp16", "exact(fp16)"], full=["kahan(bf16)", "pairwise(e5m2)", "blocked(fp16, 4, fp32)"])
+)
 @pytest.mark.parametrize("operation", ["mean", "norm", "var"])
 def test_quotients_and_roots(operation, text):
     accumulation, rng = parse(text), generator(operation, text)
@@ -353,6 +358,7 @@ def test_bad_input(call, message):
         call(x)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
 def test_quick_sums_equal_those_of_the_integer_kernels(seed, monkeypatch):
     """Values of every size, in sums of every kind: the float kernels compute products with 1."""

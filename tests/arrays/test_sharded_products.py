@@ -7,6 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import only
+from tests.marks import cases
 
 BATCH, M, N, K = 3, 7, 37, 24
 RNG = np.random.default_rng(11)
@@ -51,7 +52,7 @@ def assembled(a, b, c=None, **options):
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases(quick=["float32 sequential", "exact", "leaf", "result"], full=CASES))
 def test_parts_equal_the_whole(case):
     accumulate, fmt, more = CASES[case]
     options = {"accumulate": accumulate, "rounding": "stochastic", "seed": 5, **more}
@@ -66,9 +67,14 @@ def test_parts_equal_the_whole(case):
         assert not np.array_equal(other.codes, whole.codes) and not np.array_equal(moved.codes, whole.codes)
 
 
-@pytest.mark.parametrize("accumulate", ["sequential(bf16)", "pairwise(bf16)", "blocked(sequential(bf16), 8, fp16)",
-                                        "strided(sequential(bf16), 4)", "sequential(fp32)", "exact(bf16)"])  # fmt: skip
-@pytest.mark.parametrize("scaled", [{}, {"alpha": 0.3, "beta": 0.7}])
+@pytest.mark.parametrize(
+    "accumulate",
+    cases(
+        quick=["blocked(sequential(bf16), 8, fp16)"],
+        full=["sequential(bf16)", "pairwise(bf16)", "strided(sequential(bf16), 4)", "sequential(fp32)", "exact(bf16)"],
+    ),
+)
+@pytest.mark.parametrize("scaled", cases(quick=[{}], full=[{"alpha": 0.3, "beta": 0.7}]))
 def test_parts_with_c(accumulate, scaled):
     a, b = operands("bf16")
     c = fs.array(RNG.standard_normal((BATCH, M, N)), "bf16")

@@ -11,6 +11,8 @@ import pytest
 
 import floatsim as fs
 
+pytestmark = pytest.mark.formats
+
 SMALL = [fmt for fmt in fs.named_formats() if fmt.bits <= 8 and not fmt.is_scale]
 SMALL += [fs.FloatFormat("fn(3,1)", 3, 1, "fn"), fs.FloatFormat("p1", 4, 0, "finite")]
 

@@ -23,6 +23,8 @@ from floatsim import cli
 from floatsim.cli.console import json_value, split, track
 from floatsim.cli.matrix_files import load_csv
 
+pytestmark = pytest.mark.versions
+
 MAIN = importlib.import_module("floatsim.cli.main")  # floatsim.cli.main is the function
 ROOT = Path(__file__).parents[2]
 SMALL = ["--operands", "fp16,e4m3", "--accumulate", "same", "--accumulate", "exact(fp32)"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planning import kernel_by
 
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.emulator.dispatch.counting import Counting, EventCounter
 from floatsim.formats import rounding
+from tests.emulator.planning import kernel_by
 
 FORMATS = [fs.FP16, fs.BF16, fs.E4M3, fs.E5M2, fs.E4M3IEEE, fs.E3M4, fs.FloatFormat.ieee(6, 4)]
 EVENTS = frozenset({"overflow"})
@@ -35,6 +35,7 @@ def recorded_product(a, b, c, accumulation, tininess, events):
     return np.asarray(result), log.counts, log.first
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
 def test_equal_to_the_integer_kernels(seed, monkeypatch):
     rng = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from floatsim import reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, proofs, tables
 from floatsim.emulator.params import unpack_params
+from tests.marks import cases
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +130,7 @@ def is_read_as_float32(fmt):
     return unpack_params(fmt) is not None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_on_codes(name):
     rng = np.random.default_rng([2, *name.encode()])
@@ -143,8 +145,10 @@ def test_operations_on_codes(name):
     assert refused or name in ("minimum", "maximum", "minimum_number", "maximum_number")
 
 
-@pytest.mark.parametrize("rounding", fs.Rounding, ids=lambda r: r.name.lower())
-@pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.E4M3, fs.TF32], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "rounding", cases(quick=[fs.Rounding.TIES_TO_EVEN], full=fs.Rounding), ids=lambda r: r.name.lower()
+)
+@pytest.mark.parametrize("fmt", cases(quick=[fs.BF16], full=[fs.FP16, fs.E4M3, fs.TF32]), ids=lambda f: f.name)
 def test_arithmetic_of_the_named_formats(fmt, rounding):
     rng = np.random.default_rng(5)
     for overflow in fs.Overflow:
@@ -257,7 +261,7 @@ def test_draws_that_29_bits_do_not_decide():
     assert marked or not machine.has_fma()
 
 
-@pytest.mark.parametrize("exponent", [249, 250, 251, 252])
+@pytest.mark.parametrize("exponent", cases(quick=[250], full=[249, 251, 252]))
 def test_exponents_beside_the_bounds(exponent):
     """Exponents up to 250 in magnitude, of max and of the smallest subnormal number."""
     rng = np.random.default_rng(exponent)

@@ -9,9 +9,6 @@ import oracles as o
 import pytest
 from floatsim_kernels.gemm import float64 as gemm_doubles
 from floatsim_kernels.runtime import cpu as machine
-from planning import kernel_by
-from test_float64 import by_doubles, random_ranges
-from test_sums import by_kernel, by_reference, cancelling, codes_of, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Specials
@@ -20,6 +17,9 @@ from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
+from tests.emulator.planning import kernel_by
+from tests.emulator.test_float64 import by_doubles, random_ranges
+from tests.emulator.test_sums import by_kernel, by_reference, cancelling, codes_of, operand
 
 INPUTS = (fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E2M1, fs.E4M3FNUZ, *o.CUSTOM)
 

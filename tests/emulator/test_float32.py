@@ -34,6 +34,7 @@ def operands(rng, fmt, shape):
     return fs.array(a, fmt), fs.array(b, fmt)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("leaf", LEAVES, ids=NAMES)
 def test_equals_the_integer_kernels(leaf, fmt):
@@ -46,6 +47,7 @@ def test_equals_the_integer_kernels(leaf, fmt):
             assert np.array_equal(fs.matmul(a, b, **keywords).codes, quick.codes), rounding
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("random_bits", [1, 16, 17, 31, 32])
 @pytest.mark.parametrize("fused", [False, True])
 def test_stochastic_sums_whose_draws_tie(random_bits, fused):

@@ -6,15 +6,12 @@ import itertools
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import oracles as o
 import pytest
 from floatsim_kernels.gemm import float64 as gemm_doubles
 from floatsim_kernels.runtime import cpu as machine
-from planning import case_of, kernel_by
-from test_sums import by_kernel, cancelling, operand
 
 import floatsim as fs
 from floatsim import Overflow, Rounding
@@ -25,6 +22,8 @@ from floatsim.emulator.dispatch.float64 import Float64
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
+from tests.emulator.planning import case_of, kernel_by
+from tests.emulator.test_sums import by_kernel, cancelling, operand
 
 FORMATS = (
     fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E5M2, fs.E4M3, fs.E4M3FNUZ, *o.CUSTOM, fs.FloatFormat.ieee(8, 15),
@@ -244,8 +243,8 @@ _PORTABLE = """
 import hashlib, sys
 sys.path[:0] = {path!r}
 import numpy as np
-from test_float64 import by_doubles, kernel_of
-from test_sums import operand
+from tests.emulator.test_float64 import by_doubles, kernel_of
+from tests.emulator.test_sums import operand
 import floatsim as fs
 from floatsim import Rounding
 from floatsim.formats.call import CallOptions
@@ -267,7 +266,7 @@ print(digest.hexdigest())
 @pytest.mark.full
 def test_a_processor_without_extensions():
     """No fused multiply-adds and no directed instructions: the same bits."""
-    code = _PORTABLE.format(path=[str(Path(__file__).parent), *sys.path])
+    code = _PORTABLE.format(path=sys.path)
     digests = [
         subprocess.run(
             [sys.executable, "-c", code], env=os.environ | settings, check=True, capture_output=True, text=True

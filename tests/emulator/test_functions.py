@@ -16,11 +16,13 @@ from floatsim.emulator import backend as emulator
 from floatsim.emulator import functions
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.reference import functions as exact
+from tests.marks import cases
 
 BINARY = ("power", "hypot")
 FORMATS = (fs.FP32, fs.FP16, fs.BF16, fs.TF32, fs.E4M3, fs.E5M2, fs.E4M3FNUZ, fs.E2M3)
 IEEE = fs.FloatFormat.ieee
 # one bit more than the kernels' bound of precision, and one less; exponents beyond their range
+QUICK_FUNCTIONS = ("exp", "log2", "tan", "power", "gelu")
 BOUNDS = (IEEE(8, 23), IEEE(8, 24), IEEE(9, 22), IEEE(10, 20), IEEE(11, 20), IEEE(9, 3), IEEE(10, 3), IEEE(11, 3))
 
 
@@ -70,15 +72,24 @@ def _ways(rng, each=1):
             for i in rng.choice(len(ways), each, replace=False)]  # fmt: skip
 
 
-@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
-@pytest.mark.parametrize("name", o.FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "fmt"),
+    cases(
+        quick=[
+            *(pytest.param(name, fs.E2M3) for name in QUICK_FUNCTIONS),
+            *(pytest.param(name, fmt) for name in ("exp", "log", "sin", "power") for fmt in (fs.FP32, fs.FP16)),
+        ],
+        full=[pytest.param(name, fmt) for name in o.FUNCTIONS for fmt in FORMATS],
+    ),
+    ids=lambda x: getattr(x, "name", x),
+)
 def test_function_equals_mpfr(name, fmt):
     rng = o.rng(name, fmt.name)
     _check(name, fmt, 40, rng, _ways(rng))
 
 
 @pytest.mark.parametrize("fmt", BOUNDS, ids=lambda fmt: fmt.name)
-@pytest.mark.parametrize("name", o.FUNCTIONS)
+@pytest.mark.parametrize("name", cases(quick=["exp", "sin"], full=o.FUNCTIONS))
 def test_both_sides_of_the_kernels_bounds(name, fmt):
     rng = o.rng(name, fmt.name)
     _check(name, fmt, 8, rng, _ways(rng)[::2])
@@ -93,7 +104,7 @@ def test_bounds_are_the_stated_ones():
     assert not enclosed_in_float64([fs.FP64], fs.FP32)
 
 
-@pytest.mark.parametrize("name", o.FUNCTIONS)
+@pytest.mark.parametrize("name", cases(quick=QUICK_FUNCTIONS, full=o.FUNCTIONS))
 def test_result_in_another_format(name):
     """FP32 arguments, a result of 30 bits and one of three."""
     rng = o.rng(name)
@@ -108,7 +119,7 @@ def test_result_in_another_format(name):
             assert (int(codes[i]), int(events[i])) == want, (name, fmt.name, row)
 
 
-@pytest.mark.parametrize("name", o.FUNCTIONS)
+@pytest.mark.parametrize("name", cases(quick=QUICK_FUNCTIONS, full=o.FUNCTIONS))
 def test_stochastic_rounding_equals_the_reference(name):
     rng = o.rng(name)
     for fmt, bits in ((fs.FP16, 32), (fs.FP32, 5), (fs.E4M3, 64)):
@@ -122,7 +133,7 @@ def test_stochastic_rounding_equals_the_reference(name):
             assert (int(codes[i]), int(events[i])) == want, (name, fmt.name, bits, row)
 
 
-@pytest.mark.parametrize("name", o.FUNCTIONS)
+@pytest.mark.parametrize("name", cases(quick=QUICK_FUNCTIONS, full=o.FUNCTIONS))
 def test_reference_equals_mpfr_in_float64(name):
     rng = o.rng(name)
     at = o.layout(fs.FP64)

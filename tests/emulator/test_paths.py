@@ -1,8 +1,6 @@
 """The oracle of the path search, verified against others, and a sample of the search: see tests/exhaustive/paths.py."""
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import oracles as o
@@ -10,9 +8,8 @@ import path_oracle
 import pytest
 
 import floatsim as fs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "exhaustive"))
-import paths
+from tests.exhaustive import paths
+from tests.marks import cases
 
 ids = {"ids": str}
 FORMATS = (
@@ -161,7 +158,12 @@ SAMPLE = 4
 """Cases of each job in the sample."""
 
 
-@pytest.mark.parametrize("job", paths.JOBS)
+SLOW_JOBS = ("mixed", "orders", "sum_is_exact", "double_rounding", "veltkamp")
+
+
+@pytest.mark.parametrize(
+    "job", cases(quick=[job for job in paths.JOBS if not job.startswith(SLOW_JOBS)], full=paths.JOBS)
+)
 def test_a_sample_of_the_search(job):
     elements, mismatches, examples = paths.run(job, 0, SAMPLE)
     assert elements > 0

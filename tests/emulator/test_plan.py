@@ -8,13 +8,13 @@ from pathlib import Path
 import floatsim_kernels
 import numpy as np
 import pytest
-from planning import case_of
 
 import floatsim as fs
 from floatsim.accumulation import parse
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
 from floatsim.emulator.plan import plan
 from floatsim.formats.rounding import Rounding, RoundingAttributes
+from tests.emulator.planning import case_of
 
 CHOICES = [
     ("fp32", fs.FP32, fs.FP32, "native"),

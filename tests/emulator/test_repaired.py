@@ -7,6 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import only
+from tests.marks import cases
 
 KINDS = [fs.Sequential, fs.Pairwise, fs.Kahan, fs.Neumaier]
 
@@ -33,8 +34,10 @@ def test_alpha_keeps_the_sign_of_its_zero(zeros):
         assert fs.matmul(one, one, c, alpha=alpha).codes.item() == sign
 
 
-@pytest.mark.parametrize("rounding", ["RNE", "RNA", "RTZ", "RTN", "RTP", "RTO"])
-@pytest.mark.parametrize("fmt", ["ieee(5,23)", "ieee(6,23)", "ieee(7,23)", "ieee(5,22)", "ieee(5,24)"])
+@pytest.mark.parametrize("rounding", cases(quick=["RNE"], full=["RNA", "RTZ", "RTN", "RTP", "RTO"]))
+@pytest.mark.parametrize(
+    "fmt", cases(quick=["ieee(5,23)"], full=["ieee(6,23)", "ieee(7,23)", "ieee(5,22)", "ieee(5,24)"])
+)
 def test_accumulators_about_the_precision_of_float32(fmt, rounding):
     """24 bits with exponents that are not FP32's: x + C rounded to a quantum of one bit too few, or too many."""
     x = fs.array([1.5, -(2.0**-23)], "ieee(5,20)")
@@ -51,6 +54,7 @@ def test_accumulators_about_the_precision_of_float32(fmt, rounding):
             assert np.array_equal(call(), recorded(call)), kind
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("specials", "bias"), [("fnuz", 128), ("fn", 128), ("fnuz", 140), ("finite", 128), ("fn", 127)]
 )
@@ -80,7 +84,7 @@ def test_formats_whose_largest_exponent_field_is_finite(specials, bias):
 
 
 @pytest.mark.parametrize("specials", ["finite", "fn", "fnuz", "ieee"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", cases(quick=[fs.Sequential], full=KINDS))
 def test_product_formats_that_hold_every_finite_product(kind, specials):
     """Infinite and NaN products have to become max or NaN before they are added."""
     product = fs.FloatFormat("p", 6, 25, specials=specials)
@@ -95,7 +99,7 @@ def test_product_formats_that_hold_every_finite_product(kind, specials):
 
 
 @pytest.mark.parametrize("rounding", ["RNE", "RTZ", "RTN", "RTP"])
-@pytest.mark.parametrize("widths", [(7, 12), (6, 13), (7, 20), (7, 10), (7, 11)])
+@pytest.mark.parametrize("widths", cases(quick=[(7, 12)], full=[(6, 13), (7, 20), (7, 10), (7, 11)]))
 def test_infinite_products_in_accumulators_without_infinity(widths, rounding):
     """inf * 1 is max in the product's format; -4 + max toward zero is the number below max."""
     fmt = fs.FloatFormat("a", *widths, specials="finite")
@@ -109,7 +113,9 @@ def test_infinite_products_in_accumulators_without_infinity(widths, rounding):
     assert call()[0, 0] == below
 
 
-@pytest.mark.parametrize("unit", [fs.TensorCore("ada"), fs.TensorCore("hopper", "wgmma.k32")], ids=str)
+@pytest.mark.parametrize(
+    "unit", cases(quick=[fs.TensorCore("hopper", "wgmma.k32")], full=[fs.TensorCore("ada")]), ids=str
+)
 def test_a_zero_of_a_matrix_unit_is_positive(unit):
     """Products are zero, and c is below the sum's smallest number: -0 came out of the fast kernel."""
     zero, one = fs.array([[0.0]], "e4m3"), fs.array([[1.0]], "e4m3")
@@ -124,6 +130,7 @@ def test_a_zero_of_a_matrix_unit_is_positive(unit):
         assert call() != 0x80000000, hex(code)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rounding", ["RNE", "RNA", "RTZ", "RTP", "RTN", "RTO"])
 @pytest.mark.parametrize("bias", [126, 127, 128, 129, 130, 140])
 @pytest.mark.parametrize("specials", ["ieee", "finite"])

@@ -14,6 +14,9 @@ from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, reference
+from tests.marks import cases
+
+pytestmark = pytest.mark.versions
 
 SR = Rounding.STOCHASTIC
 SIGMAS = 6
@@ -179,12 +182,7 @@ def test_exactly_as_many_draws_round_up_as_defined(name, bits):
             assert ups == math.floor(delta * 2**bits), o.report("stochastic", fmt, rounding, (low,), ups, delta)
 
 
-QUICK_BITS = {1, 2, 3, 8, 16, 31, 32, 33, 53, 63, 64}
-
-
-@pytest.mark.parametrize(
-    "bits", [n if n in QUICK_BITS else pytest.param(n, marks=pytest.mark.full) for n in range(1, 65)]
-)
+@pytest.mark.parametrize("bits", cases(quick=[8, 32], full=range(1, 65)))
 def test_every_number_of_bits_against_the_oracle(bits):
     """Conversions to FP16, E4M3 and E8M0 and results of every operation, drawn by the reference's generator."""
     r = o.rng("bits", bits)

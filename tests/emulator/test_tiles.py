@@ -45,6 +45,7 @@ def _everything(a, b, c):
     return [*found, ("scaled", np.asarray(scaled))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(("work", "narrowest"), [(1, 128), (100, 128), (370, 2), (1000, 4), (1 << 30, 128)])
 def test_the_same_bits_in_every_piece_and_thread(threads, work, narrowest, monkeypatch):

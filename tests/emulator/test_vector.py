@@ -7,7 +7,6 @@ import zlib
 import numpy as np
 import oracles
 import pytest
-from planning import kernel_by
 
 import floatsim as fs
 from floatsim.accumulation import parse
@@ -19,6 +18,7 @@ from floatsim.emulator.operands import Operand, Partials, Products, Values
 from floatsim.emulator.tiling import Tile
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
+from tests.emulator.planning import kernel_by
 
 PLAIN = RoundingAttributes()
 KINDS = ("normal", "uniform", "wide", "cancelling", "integers", "ones", "ties", "subnormal", "overflowing", "zeros",
@@ -100,6 +100,7 @@ def descriptions(acc: str, rng: np.random.Generator) -> list[str]:
 CASES = [("fp16", "fp16"), ("bf16", "bf16"), ("fp32", "fp64")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("source", "acc"), CASES)
 def test_as_the_general_kernels(source, acc):
     fmt, rng = fs.as_format(source), generator(source, acc)
@@ -111,6 +112,7 @@ def test_as_the_general_kernels(source, acc):
                 assert vector_sum(parse(text), codes, fmt, PLAIN) == want, (text, kind, n)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("source", "acc"), [("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32")])
 def test_dot_as_the_general_kernels(source, acc):
     fmt, rng = fs.as_format(source), generator("dot", source, acc)
@@ -211,6 +213,7 @@ def tree(x: np.ndarray, name: str) -> np.generic:
     return x[0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n", [4096, 4097, 8191, 16384, 40000, 131071, 131073, 200003])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @np.errstate(over="ignore", invalid="ignore")  # wide numbers reach inf - inf

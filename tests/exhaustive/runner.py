@@ -36,13 +36,29 @@ class Result:
 
 
 CARRIERS_OF_BITS = (
-    "kernels", "floatsim/formats", "floatsim/tensorcore", "floatsim/accumulation", "floatsim/reference",
-    "floatsim/emulator", "tests/exhaustive", "floatsim/arrays/options.py", "floatsim/arrays/random_stream.py",
-    "floatsim/arrays/conversion.py", "floatsim/arrays/arithmetic.py", "floatsim/arrays/comparison.py",
-    "floatsim/arrays/operands.py", "floatsim/arrays/linalg.py", "floatsim/arrays/accumulation_call.py",
-    "tests/tensorcore/arrays.py", "tests/tensorcore/cases.py", "floatsim/arrays/reductions.py",
-    "floatsim/arrays/events.py", "tests/path_oracle.py", "floatsim/hardware/cpu", "floatsim/testing/inputs.py",
-)  # fmt: skip
+    "kernels",
+    "floatsim/formats",
+    "floatsim/tensorcore",
+    "floatsim/accumulation",
+    "floatsim/reference",
+    "floatsim/emulator",
+    "tests/exhaustive",
+    "floatsim/arrays/options.py",
+    "floatsim/arrays/random_stream.py",
+    "floatsim/arrays/conversion.py",
+    "floatsim/arrays/arithmetic.py",
+    "floatsim/arrays/comparison.py",
+    "floatsim/arrays/operands.py",
+    "floatsim/arrays/linalg.py",
+    "floatsim/arrays/accumulation_call.py",
+    "tests/tensorcore/arrays.py",
+    "tests/tensorcore/cases.py",
+    "floatsim/arrays/reductions.py",
+    "floatsim/arrays/events.py",
+    "tests/path_oracle.py",
+    "floatsim/hardware/cpu",
+    "floatsim/testing/inputs.py",
+)
 """The folders and files that results depend on; plots, commands and logs may change without a new run."""
 
 

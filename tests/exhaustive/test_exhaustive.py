@@ -4,7 +4,7 @@ import pytest
 
 from tests.exhaustive import runner
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.full, pytest.mark.exhaustive]
 
 
 @pytest.mark.parametrize("name", runner.select(["*"]))

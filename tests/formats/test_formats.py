@@ -13,6 +13,8 @@ import pytest
 import floatsim as fs
 from floatsim.formats import Specials
 
+pytestmark = [pytest.mark.formats, pytest.mark.versions]
+
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
 
 TABLE = {  # bits, precision, emin, emax, max, smallest normal, smallest subnormal

@@ -26,6 +26,8 @@ from floatsim.hardware.tables.compute_capability import PLAIN, capability_of
 from floatsim.hardware.tables.ptx_matrix import find
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 
+pytestmark = pytest.mark.full
+
 REQUIRED = os.environ.get("FLOATSIM_REQUIRE_NVRTC") == "1"
 HINT = "pip install 'floatsim[nvrtc]'"
 

@@ -21,8 +21,9 @@ from floatsim.hardware.session import emulated_device, to_capture
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling
+from tests.marks import cases
 
-pytestmark = pytest.mark.usefixtures("empty_folder")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("empty_folder")]
 SILICON = os.environ.get("FLOATSIM_SILICON")
 
 
@@ -169,6 +170,19 @@ def test_the_errors_of_wrong_shapes(tmp_path):
     assert fs.hardware.compare(against=one.path).equal
 
 
+def test_other_files_below_a_folder_are_left_out(tmp_path):
+    (one,) = fs.hardware.capture(tmp_path, "mma.m8n8k4 fp16 fp16 fp16", rows=20, device=FakeDevice((7, 0)))
+    (tmp_path / "notes").mkdir()
+    np.savez(tmp_path / "notes" / "exp.npz", meta=np.array("{}"), d=np.ones(3))
+    assert capture_files(tmp_path) == [one.path]
+    assert [checked.capture.path for checked in fs.hardware.check_silicon(tmp_path)] == [one.path]
+    with pytest.raises(ValueError, match="notes holds no captures"):
+        list(fs.hardware.check_silicon(tmp_path / "notes"))
+    (tmp_path / "notes" / "damaged.npz").write_bytes(one.path.read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"damaged\.npz is damaged"):
+        list(fs.hardware.check_silicon(tmp_path))
+
+
 def test_command(run, monkeypatch, tmp_path):
     monkeypatch.setattr(hardware_commands, "local_device", lambda: FakeDevice((8, 9), one_bit(5, of="e5m2 e5m2 fp16")))
     code, out, err = run("capture", "--out", "silicon", "-i", "mma.m16n8k32", "--rows", 40)
@@ -197,6 +211,7 @@ def test_command(run, monkeypatch, tmp_path):
 # -- operations of CUDA cores ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("with_inputs", [False, True])
 def test_operations_that_are_written_are_read(tmp_path, with_inputs):
     """One operation of each kind, with one, two and three operands, and with random bits."""
@@ -226,7 +241,7 @@ def test_operations_that_are_written_are_read(tmp_path, with_inputs):
             assert ("x0" in file.files) is with_inputs
 
 
-@pytest.mark.parametrize("arch", ["volta", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"])
+@pytest.mark.parametrize("arch", cases(quick=["ampere"], full=["volta", "ada", "hopper", "blackwell", "blackwell-rtx"]))
 def test_every_operation_of_a_gpu_is_captured(arch):
     device = emulated_device(arch)
     capability = device.identity.capability

@@ -20,6 +20,7 @@ from floatsim.testing import inputs
 from floatsim.testing.dot_unit import named_unit, units
 from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling
+from tests.marks import cases
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 compare = fs.hardware.compare
@@ -41,7 +42,10 @@ def insert(monkeypatch):
 UNITS = list({(u.row.model, u.k, u.output, u.a, u.b, u.scales): u for u in units()}.values())
 
 
-@pytest.mark.parametrize("unit", UNITS[:: max(1, len(UNITS) // 40)], ids=str)
+SAMPLE = UNITS[:: max(1, len(UNITS) // 40)]
+
+
+@pytest.mark.parametrize("unit", cases(quick=[u for u in SAMPLE if str(u).startswith("hopper")], full=SAMPLE), ids=str)
 def test_dots_equal_the_reference(unit):
     x = inputs.input_set(unit, rows=30, seed=5)
     got = unit.dots(*x)
@@ -246,6 +250,7 @@ def test_the_number_of_results_must_be_the_number_of_rows():
         comparisons.compare_dots(unit, x, x.c[1:], "nobody")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (12, 0)], ids=str)
 def test_through_the_registers_of_lanes(capability, monkeypatch):
     """Operands are packed into registers, a GPU in NumPy unpacks them, and results return the same way."""

@@ -13,6 +13,8 @@ from floatsim.hardware.tables.ptx_matrix import find, variants
 from tests.hardware import lanes as lanes
 from tests.hardware.lanes import Lanes, without_compiling
 
+pytestmark = pytest.mark.full
+
 CAPABILITIES = ((7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 LAYOUTS = list({(v.name, v.a.bits, v.b.bits, v.output.bits): v for v in variants()}.values())
 

@@ -15,6 +15,8 @@ from floatsim.hardware.compile import nvrtc
 from floatsim.hardware.vendor_gemm import PRODUCTS, find_product
 from tests.hardware import libraries as stand_ins
 
+pytestmark = pytest.mark.full
+
 multiply = fs.hardware.library_matmul
 
 

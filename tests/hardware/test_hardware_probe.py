@@ -27,6 +27,8 @@ from floatsim.tensorcore.instructions import (
 )
 from floatsim.testing.dot_unit import Unit, named_unit, units
 
+pytestmark = pytest.mark.full
+
 
 def distinct(nvidia: bool) -> list[Unit]:
     """Return each model of the table once, with operands of one format, and with FP8 formats in both orders."""

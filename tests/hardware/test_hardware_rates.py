@@ -20,6 +20,8 @@ from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.hardware.throughput import Rate, Rates
 from tests.hardware.lanes import Lanes, without_compiling
 
+pytestmark = pytest.mark.full
+
 CAPABILITIES = [(7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0)]
 
 

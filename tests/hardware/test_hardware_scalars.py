@@ -14,6 +14,8 @@ from floatsim.reference.random import draws
 from floatsim.testing import scalar_inputs as inputs
 from floatsim.testing.inputs import digest_of
 
+pytestmark = pytest.mark.full
+
 ROUNDINGS = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
 ROUNDED = list({(r.operation, r.source, r.result, r.overflow, r.flushes): r for r in SCALARS if r.rounding}.values())
 

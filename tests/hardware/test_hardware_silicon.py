@@ -19,6 +19,7 @@ from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.tensorcore.instructions import Evidence
 from tests.hardware import questions
 from tests.hardware.expected_rates import MOST, least_share
+from tests.marks import cases
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "hardware.md"
@@ -32,7 +33,10 @@ def facts(name: str) -> dict:
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+QUICK_FILES = [path for path in FILES if path.name.startswith(("wgmma", "convert-fp32-e4", "convert-fp32-e5"))]
+
+
+@pytest.mark.parametrize("path", cases(quick=QUICK_FILES, full=FILES), ids=lambda path: path.stem)
 def test_recordings_are_replayed(path):
     """Every bit, but those of NaN in FP64 and in operations of CUDA cores."""
     (checked,) = fs.hardware.check_silicon(path)

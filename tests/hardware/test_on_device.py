@@ -25,6 +25,8 @@ import pytest
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from tests.hardware.fake_cupy import write_package
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 STAGES = ("machine", "compile", "smoke", "capture", "replay", "probe", "tests", "bench", "compare")
 INSTRUCTIONS = 4

@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import floatsim as fs
 from floatsim.emulator import tiling
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,6 +18,9 @@ from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator import elementwise
 from floatsim.formats.rounding import FLAGS
+from tests.marks import cases
+
+pytestmark = pytest.mark.formats
 
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
@@ -66,6 +69,7 @@ def varied(rounding: Rounding, policy: fs.Overflow, k: int) -> OracleRounding:
     return OracleRounding(rounding, policy, bool(k & 1), bool(k & 2), Tininess.BEFORE if k & 4 else Tininess.AFTER)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("operation", PAIR_OPERATIONS)
 @pytest.mark.parametrize("fmt", o.SMALL, **ids)
 def test_every_pair_of_small_formats(fmt, operation):
@@ -160,6 +164,7 @@ def test_decode_of_every_code(fmt):
     assert (got.view(np.uint64)[np.isnan(got)] == fs.FP64.canonical_nan).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fmt", o.UP_TO_16, **ids)
 @pytest.mark.parametrize("operation", ["sqrt", "rint", "floor", "ceil", "trunc"])
 def test_every_code_of_16_bits(operation, fmt):
@@ -183,7 +188,7 @@ def test_every_code_of_16_bits(operation, fmt):
             )
 
 
-@pytest.mark.parametrize("target", [*o.NAMED, *o.CUSTOM], **ids)
+@pytest.mark.parametrize("target", cases(quick=[fs.E4M3], full=[*o.NAMED, *o.CUSTOM]), **ids)
 def test_every_code_of_16_bits_converted(target):
     """From every named format of at most 16 bits to every format."""
     sources = [f for f in o.NAMED if f.bits <= 16]
@@ -288,7 +293,7 @@ def test_to_integer(fmt, dtype):
             assert mine == want, o.report(f"to_integer {dtype}", fmt, oracle_rounding, (code,), mine, want)
 
 
-@pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
+@pytest.mark.parametrize("fmt", cases(quick=[fs.BF16, fs.E4M3], full=[*o.NAMED, *o.CUSTOM]), **ids)
 def test_from_integer(fmt):
     """Integer arrays of all dtypes, and Python integers beyond them, in every mode."""
     r = o.rng("from_integer", fmt)
@@ -315,8 +320,8 @@ def test_from_integer(fmt):
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize("operation", o.ARITY)
-@pytest.mark.parametrize("fmt", o.VECTOR, **ids)
+@pytest.mark.parametrize("operation", cases(quick=["add"], full=o.ARITY))
+@pytest.mark.parametrize("fmt", cases(quick=[fs.FP16], full=o.VECTOR), **ids)
 def test_structured_cases_and_their_events(fmt, operation):
     """Cancellation, ties, near-overflow, subnormal, exponent gaps, random bits: codes and whole event bytes."""
     r = o.rng("structured", fmt, operation)
@@ -336,7 +341,7 @@ def test_structured_cases_and_their_events(fmt, operation):
     o.assert_equal_codes(operation, fmt, default, codes, (plain(operation, codes, fmt, default),), (want[0],))
 
 
-@pytest.mark.parametrize("fmt", FORMATS, **ids)
+@pytest.mark.parametrize("fmt", cases(quick=[fs.FP32, fs.E4M3], full=FORMATS), **ids)
 @pytest.mark.parametrize("operation", o.ARITY)
 def test_kernel_equals_reference(fmt, operation):
     """The same kind of cases straight against the reference: codes and events, every format, FP64 too."""
@@ -419,7 +424,7 @@ def test_conversion_from_wide_formats(fmt):
                 )
 
 
-@pytest.mark.parametrize("fmt", o.VECTOR, **ids)
+@pytest.mark.parametrize("fmt", cases(quick=[fs.FP16, fs.E4M3], full=o.VECTOR), **ids)
 def test_scalb(fmt):
     r = o.rng("scalb", fmt)
     codes = o.structured(fmt, 1, 300, r)[0]
@@ -466,8 +471,8 @@ def test_mixed_formats_with_a_named_result():
 # -- quantize ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("carrier", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
+@pytest.mark.parametrize("carrier", cases(quick=["float32"], full=["float64", "float16"]))
+@pytest.mark.parametrize("fmt", cases(quick=[fs.FP16, fs.E4M3], full=[*o.NAMED, *o.CUSTOM]), **ids)
 def test_quantize_is_encode_then_decode(fmt, carrier):
     """The fast path for arrays of floats: same values, same flags, in the carrier's dtype."""
     source = fs.as_format(carrier)
@@ -511,6 +516,7 @@ def any_format(r: np.random.Generator) -> fs.FloatFormat:
             return fmt
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("k", range(50))
 def test_any_format(k):
     """Fast kernels decide by a format's parameters whether they are exact for it: so try many formats. Conversions from

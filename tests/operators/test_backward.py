@@ -6,12 +6,14 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import plain
 import pytest
-from test_operators import ACTIVATIONS, check, exact, numbers, random_formats, seeds, variants
 
 import floatsim as fs
 from floatsim import operators as ops
+from tests.operators import plain
+from tests.operators.test_operators import ACTIVATIONS, check, exact, numbers, random_formats, seeds, variants
+
+pytestmark = pytest.mark.full
 
 
 def half(*arrays):

@@ -11,6 +11,8 @@ import pytest
 import floatsim as fs
 from floatsim import operators as ops
 
+pytestmark = pytest.mark.full
+
 NAIVE = fs.array([20.0, 1.0], "fp32")
 
 

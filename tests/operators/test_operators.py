@@ -6,12 +6,14 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import plain
 import pytest
 
 import floatsim as fs
 from floatsim import operators as ops
 from floatsim.operators import engine
+from tests.operators import plain
+
+pytestmark = pytest.mark.full
 
 FORMATS = ("fp32", "fp16", "bf16", "tf32")
 

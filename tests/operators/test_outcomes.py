@@ -7,6 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import operators as ops
+from tests.marks import cases
 
 
 @pytest.mark.parametrize(("fmt", "limit"), [("fp16", 11.09), ("fp32", 88.72), ("bf16", 88.719)])
@@ -37,7 +38,7 @@ def test_the_logarithm_of_a_softmax_is_infinite():
         assert ops.cross_entropy(logits, [1], recipe="all-fp16", variant=variant).item() == 17.40625
 
 
-@pytest.mark.parametrize("sigma", [1, 4, 5])
+@pytest.mark.parametrize("sigma", cases(quick=[4], full=[1, 5]))
 def test_sums_of_squares(sigma):
     """n = 4096 in FP16, in order: 7 to 9 % too small, and infinite at sigma 5. FP32 inside is exact enough."""
     x = fs.array(np.random.default_rng(0).standard_normal((1, 4096)) * sigma, "fp16")
@@ -71,7 +72,13 @@ def test_a_running_mean_in_bf16_stalls():
     assert mean.item() > 0.9999
 
 
-@pytest.mark.parametrize(("sigma", "low", "high"), [(1, 0, 0), (40, 0, 1e-4), (60, 0.02, 0.026), (90, 0.29, 0.33)])
+@pytest.mark.parametrize(
+    ("sigma", "low", "high"),
+    cases(
+        quick=[pytest.param(1, 0, 0)],
+        full=[pytest.param(40, 0, 1e-4), pytest.param(60, 0.02, 0.026), pytest.param(90, 0.29, 0.33)],
+    ),
+)
 def test_scores_of_attention_overflow(sigma, low, high):
     """d = 64: the share of |q . k| beyond 65504 for normal operands. Scaling the query first removes the overflow."""
     rng = np.random.default_rng(1)

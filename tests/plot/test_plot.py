@@ -22,6 +22,8 @@ import floatsim as fs
 from floatsim import datasets, plot
 from floatsim.plot import heatmaps, slides, style
 
+pytestmark = [pytest.mark.full, pytest.mark.versions]
+
 ROOT = Path(__file__).parents[2]
 X = np.array(
     [1e-9, 1e-6, 1.0, 1e6, 0.0, np.nan, np.inf]

@@ -14,6 +14,8 @@ from matplotlib.colors import same_color
 import floatsim as fs
 from floatsim import plot
 
+pytestmark = pytest.mark.full
+
 SMALL = [fmt for fmt in fs.named_formats() if fmt.bits <= 8]
 
 

@@ -11,6 +11,8 @@ import floatsim as fs
 from floatsim import plot
 from floatsim.plot.lines import numbers_between
 
+pytestmark = pytest.mark.full
+
 SMALL = [fmt for fmt in fs.named_formats() if fmt.bits <= 8]
 
 

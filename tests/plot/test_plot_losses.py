@@ -10,6 +10,8 @@ from matplotlib.colors import same_color
 import floatsim as fs
 from floatsim import datasets, plot
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def _close_figures():

@@ -13,6 +13,8 @@ import floatsim as fs
 from floatsim import plot
 from floatsim import training as t
 
+pytestmark = pytest.mark.full
+
 BLACK = plot.LOST_COLOUR
 
 

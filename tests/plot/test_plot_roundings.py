@@ -11,6 +11,8 @@ import pytest
 import floatsim as fs
 from floatsim import plot
 
+pytestmark = pytest.mark.full
+
 FIXED = [r for r in fs.Rounding if r is not fs.Rounding.STOCHASTIC]
 
 

@@ -15,6 +15,8 @@ from matplotlib.text import Text
 import floatsim as fs
 from floatsim import plot
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def _close_figures():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_quantize_blocks import CASES
 
 import floatsim as fs
 from floatsim import FP32, FP64
@@ -16,6 +15,7 @@ from floatsim.emulator import quantization
 from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import as_scheme
+from tests.quantization.test_quantize_blocks import CASES
 
 BLOCKS = ["tensor", "row", "column", 1, 2, 4, 5, 16, 32, 48, (3, 1), (16, 1), (2, 2), (7, 32), (None, 3)]
 MODES = ["ties_to_even", "ties_to_away", "toward_zero", "toward_negative", "to_odd", "stochastic"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import definitions as d
 import numpy as np
 import pytest
 
@@ -16,6 +15,7 @@ from floatsim.quantization import (
     requantize,
     scaled_matmul,
 )
+from tests.quantization import definitions as d
 
 
 def in_int32(total: int, overflow: str) -> int:

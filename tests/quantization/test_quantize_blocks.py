@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import definitions as d
 import ml_dtypes
 import numpy as np
 import oracles as o
@@ -14,6 +13,8 @@ import pytest
 import floatsim as fs
 from floatsim import Rounding
 from floatsim.quantization import SCHEMES, IntegerFormat, LookupFormat, Quantized, Scheme, as_scheme
+from tests.marks import cases
+from tests.quantization import definitions as d
 
 CASES = {
     **{name: (scheme, {}) for name, scheme in SCHEMES.items()},
@@ -102,20 +103,29 @@ def check(x: np.ndarray, scheme: object, keywords: dict, mode: Rounding = Roundi
     np.testing.assert_array_equal(q.values, values)
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK_CASES = ["int8", "int4 asymmetric", "mxfp4", "nvfp4", "deepseek", "nf4", "fp16"]
+
+
+@pytest.mark.parametrize("name", cases(quick=QUICK_CASES, full=CASES))
 def test_equals_the_definition(name):
     scheme, keywords = CASES[name]
     check(matrix(1), scheme, keywords)
 
 
-@pytest.mark.parametrize("mode", [m for m in Rounding if m is not Rounding.STOCHASTIC], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mode",
+    cases(quick=[Rounding.TIES_TO_EVEN, Rounding.TO_ODD], full=[m for m in Rounding if m is not Rounding.STOCHASTIC]),
+    ids=lambda m: m.name,
+)
 @pytest.mark.parametrize("name", ["int4", "uint8 asymmetric", "mxfp8", "nvfp4", "deepseek"])
 def test_every_rounding_mode(name, mode):
     scheme, keywords = CASES[name]
     check(matrix(2)[:4], scheme, keywords, mode)
 
 
-@pytest.mark.parametrize("name", ["int8", "gptq", "uint8 asymmetric", "mxfp8", "nvfp4", "nf4", "deepseek_weight"])
+@pytest.mark.parametrize(
+    "name", cases(quick=["int8"], full=["gptq", "uint8 asymmetric", "mxfp8", "nvfp4", "nf4", "deepseek_weight"])
+)
 def test_float64_input(name):
     scheme, keywords = CASES[name]
     check(matrix(3, np.float64), scheme, keywords)
@@ -548,7 +558,7 @@ def test_numbers_beside_the_thresholds_of_tables(fmt):
     assert codes.tolist() == [d.LOOKUP[table.name](np.float32(v)) for v in x]
 
 
-@pytest.mark.parametrize("name", ["int8", "nf4", "mxfp8", "nvfp4", "gptq", "deepseek_weight"])
+@pytest.mark.parametrize("name", cases(quick=["int8"], full=["nf4", "mxfp8", "nvfp4", "gptq", "deepseek_weight"]))
 def test_kernels_of_another_floating_point_environment(name, monkeypatch):
     """Where hardware floats flush subnormals, the integer kernels return the same bits."""
     from floatsim.emulator import quantization

@@ -16,6 +16,8 @@ import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
 from floatsim.reference import RoundingAttributes
 
+pytestmark = pytest.mark.formats
+
 INF, SAT, PROP = POLICIES
 INEXACT, UNDERFLOW, OVERFLOW = fs.INEXACT, fs.UNDERFLOW, fs.OVERFLOW
 FLAGS = 31

@@ -17,6 +17,8 @@ from oracles import OracleRounding
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess, reference
 
+pytestmark = pytest.mark.full
+
 FORMATS = (*o.ARITHMETIC, *o.CUSTOM)
 ids = {"ids": lambda x: getattr(x, "name", str(x))}
 EVERY_ROUNDING = o.every_rounding()

@@ -29,6 +29,8 @@ from floatsim.reference import Number, RoundingAttributes
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code, accumulate, scaled
 
+pytestmark = pytest.mark.full
+
 NAN = reference_sums.NAN
 DTYPES = {fs.FP16: np.float16, fs.FP32: np.float32, fs.FP64: np.float64}
 SEQUENTIAL_FORMATS = list(DTYPES)

@@ -10,6 +10,7 @@ import floatsim as fs
 from floatsim.tensorcore.architectures import ARCHITECTURES
 from floatsim.testing.dot_unit import Unit, named_unit, units
 from floatsim.testing.inputs import input_set
+from tests.marks import cases
 
 CPUS = [name for name, arch in ARCHITECTURES.items() if arch.processor == "CPU"]
 
@@ -39,7 +40,10 @@ def differences(key: tuple[str, str, str, str], rows: int, seed: int) -> list[tu
     ]
 
 
-@pytest.mark.parametrize("key", UNITS, ids="-".join)
+QUICK_UNITS = ("avx512-bf16", "amx-bf16", "arm-bfdot")
+
+
+@pytest.mark.parametrize("key", cases(quick=[key for key in UNITS if key[0] in QUICK_UNITS], full=UNITS), ids="-".join)
 def test_equal_to_the_manual(key):
     assert differences(key, 20, 1) == []
 

@@ -8,6 +8,8 @@ import pytest
 from tests.tensorcore.arrays import by_arrays, can_do
 from tests.tensorcore.cases import STYLES, by_reference, distinct, operands
 
+pytestmark = pytest.mark.full
+
 CASES = [some[0] for some in distinct().values() if can_do(some[0].row)]
 BY_ARCHITECTURE = {arch: [case for case in CASES if case.arch == arch] for arch in {case.arch: None for case in CASES}}
 

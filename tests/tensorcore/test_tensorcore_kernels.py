@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_tensorcore_silicon import SETS, needs_silicon, rows
 
 import floatsim as fs
 from floatsim.emulator import tensorcore as emulator
@@ -17,13 +16,15 @@ from floatsim.emulator.tensorcore import accumulate
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.tensorcore.architectures import as_architecture, select
 from floatsim.tensorcore.instructions import ExactBlocks, Scales
+from tests.marks import cases
 from tests.tensorcore.cases import STYLES, Case, codes, compare, distinct
+from tests.tensorcore.test_tensorcore_silicon import SETS, needs_silicon, rows
 
 CASES = [some[0] for some in distinct().values()]
 BY_ARCHITECTURE = {arch: [case for case in CASES if case.arch == arch] for arch in {case.arch: None for case in CASES}}
 
 
-@pytest.mark.parametrize("arch", BY_ARCHITECTURE)
+@pytest.mark.parametrize("arch", cases(quick=["hopper", "blackwell", "cdna3", "amx-bf16"], full=BY_ARCHITECTURE))
 def test_kernels_equal_the_reference(arch):
     """Codes and events, of every instruction, on operands of two styles each."""
     rng = np.random.default_rng(4)

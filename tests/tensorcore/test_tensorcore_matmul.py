@@ -13,7 +13,10 @@ from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 from floatsim.tensorcore.architectures import ARCHITECTURES
 from tests.arrays.test_matmul import check_by_reference, random_leaf, random_options
+from tests.marks import cases as marked
 from tests.tensorcore.cases import STYLES, cases, codes
+
+pytestmark = pytest.mark.versions
 
 CASES = {arch: [case for case in cases() if case.arch == arch] for arch in ARCHITECTURES}
 
@@ -34,6 +37,7 @@ def description(rng, unit, every, k):
     return inner if kind < 4 else fs.Blocked(inner, 2 * parts, random_leaf(rng))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_equals_the_reference(arch):
     """Codes, counts and first k, for all options of the call, with c, alpha and beta."""
@@ -69,7 +73,8 @@ def test_promotion_is_blocks_added_in_fp32():
 
 
 @pytest.mark.parametrize(
-    "accumulation", ["hopper", "cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"]
+    "accumulation",
+    marked(quick=["hopper"], full=["cdna3", "blocked(hopper, 128, fp32)", "splitk(3, ampere, kahan(fp16))"]),
 )
 def test_long_vectors(accumulation):
     """A few results of many terms, for which other descriptions have special kernels."""
@@ -123,7 +128,8 @@ def test_keywords_of_a_unit_are_errors(keyword):
 
 
 @pytest.mark.parametrize(
-    "accumulation", ["hopper", "tensorcore(ampere, output=fp16)", "blocked(cdna3, 8, fp32)", "cdna1"]
+    "accumulation",
+    marked(quick=["hopper", "tensorcore(ampere, output=fp16)"], full=["blocked(cdna3, 8, fp32)", "cdna1"]),
 )
 def test_sums_are_products_with_ones(accumulation):
     rng = np.random.default_rng(4)
@@ -354,7 +360,8 @@ def test_where_a_unit_cannot_stand(build):
 
 
 @pytest.mark.parametrize(
-    "accumulation", ["hopper", "tensorcore(hopper, mma.m16n8k8)", "volta", "ampere", "cdna3", "cdna2"]
+    "accumulation",
+    marked(quick=["hopper", "cdna2"], full=["tensorcore(hopper, mma.m16n8k8)", "volta", "ampere", "cdna3"]),
 )
 def test_any_k_is_filled_up_with_zeros(accumulation):
     """Every K is accepted, and appended zeros change no bit."""

@@ -26,7 +26,11 @@ from floatsim.tensorcore.instructions import EvenAndOdd, Evidence, FlushedTree, 
 from tests.tensorcore.cases import Case, cases, codes
 
 MISSING = importlib.util.find_spec("mmasim") is None
-pytestmark = [pytest.mark.mmasim, pytest.mark.skipif(MISSING, reason='mmasim is not installed: the extra "mmasim"')]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.mmasim,
+    pytest.mark.skipif(MISSING, reason='mmasim is not installed: the extra "mmasim"'),
+]
 
 NAMES = {
     "volta": "Volta", "turing": "Turing", "ampere": "Ampere", "ada": "Ada Lovelace", "hopper": "Hopper",

@@ -17,6 +17,8 @@ from floatsim.hardware.captures.published import GPUS, KEYS, read_npz
 from floatsim.reference.tensorcore.dot import dot
 from floatsim.tensorcore.instructions import Evidence
 
+pytestmark = pytest.mark.full
+
 FOLDER = os.environ.get("FLOATSIM_SILICON")
 FILES = sorted(Path(FOLDER).glob("*.npz")) if FOLDER else []
 SETS = [(path, key) for path in FILES for key in np.load(path).files if key.startswith("d_")]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import floatsim as fs
 from floatsim.emulator import distances
 from floatsim.testing.location import locate
+from tests.marks import cases
 
 FORMATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2", "e2m1", "fp64", "e4m3fnuz")
 
@@ -30,7 +31,7 @@ def with_code(x, index, change):
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", cases(quick=["bf16"], full=FORMATS))
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 3000), spread=st.sampled_from([1, 3, 12, 60]))
 @settings(max_examples=20, deadline=None)
 def test_statistics_equal_those_of_the_distances(name, seed, n, spread):

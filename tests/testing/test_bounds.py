@@ -96,16 +96,18 @@ _BLOCK = "tensorcore(hopper, wgmma.k16, output=fp16)"
     ("sequential(fp32, daz=true)", [2.0**-70], [2.0**-60], "fp32", {}),  # subnormal terms and sums are read as 0
     ("sequential(fp32, fused, daz=true)", [1.5 * 2.0**-126, -(2.0**-126), 0], [1, 1, 1], "fp32", {}),
     ("blocked(fp32, 1, sequential(fp32, daz=true))", [2.0**-130], [1], "fp32", {}),
-    ("splitk(1, fp32, fp32, through=fp16)", [300], [300], "fp16", {}),  # formats between overflow
     ("sequential(fp32, product=fp16)", [300], [300], "fp16", {}),
-    (f"blocked({_BLOCK}, 16, fp32)", [300], [300], "fp16", {}),
-    ("splitk(40, fp32, sequential(fp32, rounding=toward_zero), through=fp16)", [1] + [1.99 * 2.0**-10] * 39,
-     [1] * 40, "fp32", {}),
-    ("splitk(1, fp32, sequential(fp32, ftz=true), through=fp16)", [2.0**-15], [1], "fp32", {}),
-    ("tensorcore(arm-fp8, fmlal, output=fp16)", [1.875, 2.0**-9], [1.875, 0.25], "e4m3", {}),  # results in FP16
     ("apple-amx", [2048] + [1] * 39, [1] * 40, "fp16", {"format": "fp16"}),
     ("volta", [2.0**-24] * 2, [1, 2.0**-14], "fp16", {}),  # subnormal operands are aligned as normal ones
     ("sequential(e5m2, rounding=toward_positive)", [2.0**-100] * 32, [1] * 32, "fp32", {"format": "fp32"}),
+    *(pytest.param(*case, marks=pytest.mark.full) for case in [
+        ("splitk(1, fp32, fp32, through=fp16)", [300], [300], "fp16", {}),  # formats between overflow
+        (f"blocked({_BLOCK}, 16, fp32)", [300], [300], "fp16", {}),
+        ("splitk(40, fp32, sequential(fp32, rounding=toward_zero), through=fp16)", [1] + [1.99 * 2.0**-10] * 39,
+         [1] * 40, "fp32", {}),
+        ("splitk(1, fp32, sequential(fp32, ftz=true), through=fp16)", [2.0**-15], [1], "fp32", {}),
+        ("tensorcore(arm-fp8, fmlal, output=fp16)", [1.875, 2.0**-9], [1.875, 0.25], "e4m3", {}),  # results in FP16
+    ]),
 ])  # fmt: skip
 def test_worst_cases_are_within_the_bound(description, a, b, fmt, options):
     a, b = fs.array([a], fmt), fs.array(np.array(b, float)[:, np.newaxis], fmt)

@@ -9,6 +9,8 @@ import pytest
 
 import floatsim as fs
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def operands():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from tests.marks import cases
 
 
 def numpy_kernel(change=lambda a, b: None, dtype=np.float32):
@@ -19,8 +20,8 @@ def numpy_kernel(change=lambda a, b: None, dtype=np.float32):
     return kernel
 
 
-@pytest.mark.parametrize("shape", [(16, 64, 8), (5, 64, 1), (64, 10, 3), (7, 300, 2), (1, 1, 1)])
-@pytest.mark.parametrize("fmt", ["bf16", "fp16", "e4m3", "fp32"])
+@pytest.mark.parametrize("shape", cases(quick=[(16, 64, 8), (5, 64, 1)], full=[(64, 10, 3), (7, 300, 2), (1, 1, 1)]))
+@pytest.mark.parametrize("fmt", cases(quick=["bf16"], full=["fp16", "e4m3", "fp32"]))
 def test_a_correct_kernel_passes(shape, fmt):
     assert fs.testing.check_each_k(numpy_kernel(), shape, fmt).passed
 
@@ -47,7 +48,7 @@ def only_some_columns(x, y):
     (twice, ["k = 63: the product is multiplied by 2"]),
     (only_some_columns, ["k = 20: the product is wrong in some columns"]),
 ])  # fmt: skip
-@pytest.mark.parametrize("fmt", ["bf16", "e4m3"])
+@pytest.mark.parametrize("fmt", cases(quick=["bf16"], full=["e4m3"]))
 def test_faults_are_named(change, lines, fmt):
     report = fs.testing.check_each_k(numpy_kernel(change), (16, 64, 8), fmt)
     assert not report.passed

@@ -16,6 +16,8 @@ from floatsim.testing.order_trees import meeting_sizes, tree_of
 from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero, widest_probe_for
 from floatsim.testing.vocabulary import brief, vocabulary
 
+pytestmark = pytest.mark.full
+
 TREES = (
     "fp32", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)", "strided(fp32, 4)",
     "blocked(pairwise(fp32), 8, fp32)", "splitk(3, fp32, fp32)", "strided(blocked(fp32, 3, fp32), 5, fp32)",

@@ -7,6 +7,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.testing.kernel_inputs import KINDS
+from tests.marks import cases
 
 SHAPE = (24, 96, 20)
 
@@ -16,8 +17,8 @@ def values(shape, formats, kind, **options):
     return np.asarray(a, np.float64), np.asarray(b, np.float64)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fmt", ["bf16", "fp16", "e4m3", "e5m2", "fp32"])
+@pytest.mark.parametrize("kind", cases(quick=["normal", "cancelling", "ties"], full=KINDS))
+@pytest.mark.parametrize("fmt", cases(quick=["bf16"], full=["fp16", "e4m3", "e5m2", "fp32"]))
 def test_operands_have_the_formats_and_the_seed(kind, fmt):
     first, second = (fs.testing.hard_inputs(SHAPE, fmt, kind, result="bf16", seed=seed) for seed in (1, 2))
     again = fs.testing.hard_inputs(SHAPE, fmt, kind, result="bf16", seed=1)

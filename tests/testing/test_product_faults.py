@@ -7,6 +7,8 @@ import pytest
 
 import floatsim as fs
 
+pytestmark = pytest.mark.full
+
 
 def operands(m=96, k=160, n=80, fmt="bf16", seed=0, kind="cancelling"):
     return fs.testing.hard_inputs((m, k, n), fmt, kind, seed=seed)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from floatsim.testing.published import PUBLISHED, rate
+
+pytestmark = pytest.mark.full
 
 PAGE = Path(__file__).parents[2] / "docs" / "cross-check.md"
 BLOCK = re.compile(r"(<!-- rules: begin -->\n).*?(<!-- rules: end -->)", re.DOTALL)

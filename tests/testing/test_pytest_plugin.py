@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 pytest_plugins = ["pytester"]
 
 INSTALLED = any(point.name == "floatsim" for point in importlib.metadata.entry_points(group="pytest11"))

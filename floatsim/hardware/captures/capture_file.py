@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -231,14 +231,25 @@ def write_capture(capture: AnyCapture, with_inputs: bool = False) -> None:
 def capture_files(path: Path) -> list[Path]:
     """Return the captures of a path: the file itself, or all captures below a folder, in the order of their names.
 
-    Captures are `.npz` files, and folders `<GPU>/<format>` of the published outputs.
+    Captures are `.npz` files, and folders `<GPU>/<format>` of the published outputs. `.npz` files below a folder with
+    other arrays are left out; damaged ones are not.
     """
     if path.is_file():
         return [path]
-    files = [each for each in path.rglob("*.npz") if each.is_file()]
+    files = [each for each in path.rglob("*.npz") if each.is_file() and not _has_other_arrays(each)]
     folders = (each for each in [path, *path.rglob("*")] if each.is_dir())
     files += [each for each in folders if each.name in published.FORMATS and any(each.glob("d_*.txt"))]
     return sorted(files)
+
+
+def _has_other_arrays(path: Path) -> bool:
+    """Return whether an .npz file has only arrays that no capture has, by their names."""
+    try:
+        with ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    except (BadZipFile, OSError):
+        return False
+    return "header" not in names and not published.is_published(names)
 
 
 def read_captures(path: Path) -> Iterator[AnyCapture]:

@@ -30,7 +30,7 @@ def check_silicon(
     ----------
     path : path
         A file of `floatsim capture`; a file `<GPU>_<format>.npz` of the published outputs; a clone of their repository;
-        or a folder that contains such files at any depth.
+        or a folder that contains such files at any depth. Other `.npz` files below a folder are left out.
     accumulate : accumulation or text, optional
         The emulated accumulation. Default: the instruction of each capture. With an accumulation, captures of
         operations of CUDA cores are left out.
