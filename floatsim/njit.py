@@ -49,13 +49,12 @@ from numba.np.numpy_support import from_dtype
 
 import floatsim
 from floatsim import reference
-from floatsim.arrays import functions as mathematical
 from floatsim.arrays.options import RoundingOptions, resolve
+from floatsim.emulator.elementwise.operations import OPERATIONS, Compiled
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
 from floatsim.formats._validation import as_flag, as_index, name_hint, with_keyword_hints
 from floatsim.formats.rounding import (
     FLAGS,
-    FloatClass,
     OverflowLike,
     Rounding,
     RoundingAttributes,
@@ -216,84 +215,6 @@ def _unbox_format(_type: Any, _object: Any, c: Any) -> Any:
 # -- calls, checked by the types of their arguments --------------------------------------------------------------------
 
 
-class _Operation(NamedTuple):
-    """The kernel of a public function, and its arguments and result."""
-
-    entry: str
-    """The name in floatsim_kernels.elementwise.njit_entry, or _FUNCTION."""
-    operands: Sequence[str]
-    """The names of the float operands, one letter each."""
-    extra: tuple[int | str, ...] = ()
-    """The integers after the operands, or the names of integer arguments."""
-    result: str = "value"
-    """A "value" in the carrier, a "code" of the format, "bool", "int32", "uint8", or the "dtype" argument."""
-    rounds: bool = True
-
-
-def _bits(*positions: int) -> int:
-    return sum(1 << position for position in positions)
-
-
-_LESS, _EQUAL, _GREATER, _UNORDERED = range(4)
-_NAN = _bits(FloatClass.SIGNALING_NAN, FloatClass.QUIET_NAN)
-_INFINITE = _bits(FloatClass.NEGATIVE_INFINITY, FloatClass.POSITIVE_INFINITY)
-
-
-def _comparison(*relations: int) -> _Operation:
-    return _Operation("compare", "ab", (_bits(*relations), "signaling"), "bool", False)
-
-
-def _predicate(classes: int) -> _Operation:
-    return _Operation("is_class", "a", (classes,), "bool", False)
-
-
-_OPERATIONS = {
-    "quantize": _Operation("quantize", "x"),
-    "encode": _Operation("encode", "x", (), "code"),
-    "decode": _Operation("decode", "", ("codes",), "value", False),
-    "to_integer": _Operation("to_integer", "x", ("dtype",), "dtype"),
-    "add": _Operation("add", "ab", (0,)),
-    "subtract": _Operation("add", "ab", (1,)),
-    "multiply": _Operation("multiply", "ab"),
-    "divide": _Operation("divide", "ab"),
-    "sqrt": _Operation("sqrt", "a"),
-    "fma": _Operation("fma", "abc"),
-    "remainder": _Operation("remainder", "ab", (1,)),
-    "fmod": _Operation("remainder", "ab", (0,)),
-    "minimum": _Operation("extremum", "ab", (0, 0)),
-    "maximum": _Operation("extremum", "ab", (1, 0)),
-    "minimum_number": _Operation("extremum", "ab", (0, 1)),
-    "maximum_number": _Operation("extremum", "ab", (1, 1)),
-    "rint": _Operation("rint", "a"),
-    "floor": _Operation("rint_toward", "a", (Rounding.TOWARD_NEGATIVE.value,)),
-    "ceil": _Operation("rint_toward", "a", (Rounding.TOWARD_POSITIVE.value,)),
-    "trunc": _Operation("rint_toward", "a", (Rounding.TOWARD_ZERO.value,)),
-    "scalb": _Operation("scalb", "a", ("n",)),
-    "logb": _Operation("logb", "a", (), "int32", False),
-    "next_up": _Operation("neighbour", "a", (1,), "value", False),
-    "next_down": _Operation("neighbour", "a", (0,), "value", False),
-    "nextafter": _Operation("nextafter", ("a", "direction"), (), "value", False),
-    "negative": _Operation("negative", "a", (), "value", False),
-    "absolute": _Operation("absolute", "a", (), "value", False),
-    "copysign": _Operation("copysign", "ab", (), "value", False),
-    "equal": _comparison(_EQUAL),
-    "not_equal": _comparison(_LESS, _GREATER, _UNORDERED),
-    "less": _comparison(_LESS),
-    "less_equal": _comparison(_LESS, _EQUAL),
-    "greater": _comparison(_GREATER),
-    "greater_equal": _comparison(_GREATER, _EQUAL),
-    "unordered": _comparison(_UNORDERED),
-    "classify": _Operation("classify", "a", (), "uint8", False),
-    "isnan": _predicate(_NAN),
-    "isinf": _predicate(_INFINITE),
-    "isfinite": _predicate(_bits(*FloatClass) & ~(_NAN | _INFINITE)),
-    "issubnormal": _predicate(_bits(FloatClass.NEGATIVE_SUBNORMAL, FloatClass.POSITIVE_SUBNORMAL)),
-    "signbit": _Operation("signbit", "a", (), "bool", False),
-    "total_order": _Operation("total_order", "ab", (), "bool", False),
-}
-
-_FUNCTION = "function"
-_OPERATIONS |= {name: _Operation(_FUNCTION, "ab" if name in functions.BINARY else "a") for name in mathematical.__all__}
 _APPROXIMATE = {("gelu", "tanh"): "gelu_tanh"}
 """The functions that `approximate=` selects in compiled code."""
 
@@ -444,12 +365,12 @@ class _Arguments:
         return ty.dtype
 
 
-def _understand(function: Any, operation: _Operation, given: dict[str, Any]) -> _Call:
+def _understand(function: Any, names: Sequence[str], operation: Compiled, given: dict[str, Any]) -> _Call:
     """Return the checked call for arguments of these types, or raise a TypeError or ValueError."""
     arguments = _Arguments(function, given)
     if arguments["out"] is not None:
         raise TypeError("out= does not exist in compiled code, where operands and results are numbers")
-    operands = tuple((name, arguments.carrier(name)) for name in operation.operands)
+    operands = tuple((name, arguments.carrier(name)) for name in names)
     carriers = [carrier for _, carrier in operands]
     carrier = carriers[0] if len(set(carriers)) == 1 or operation.entry in _FIRST_FORMAT else FP64
     if operation.entry == "total_order" and len(set(carriers)) > 1:
@@ -576,8 +497,8 @@ def _bound(function: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> dict[st
     return {**arguments, **keywords}
 
 
-def _register(function: Any, operation: _Operation) -> None:
-    """Register one public function with Numba."""
+def _register(function: Any, names: Sequence[str], operation: Compiled) -> None:
+    """Register one public function with Numba. `names` are those of its float operands."""
 
     class Template(AbstractTemplate):  # type: ignore[misc]
         prefer_literal = True
@@ -589,20 +510,20 @@ def _register(function: Any, operation: _Operation) -> None:
                 raise self.refused
             try:
                 given = _bound(function, args, kws)
-                call = _understand(function, operation, given)
+                call = _understand(function, names, operation, given)
             except (TypeError, ValueError) as error:
                 self.refused = TypingError(str(error))
                 raise self.refused from None
             positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            names = inspect.Signature([inspect.Parameter(name, positional) for name in given])
+            parameters = inspect.Signature([inspect.Parameter(name, positional) for name in given])
             result = types.Tuple([call.result, types.uint8]) if call.flags else call.result
-            return signature(result, *given.values()).replace(pysig=names)
+            return signature(result, *given.values()).replace(pysig=parameters)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        names = list(sig.pysig.parameters)
-        given = dict(zip(names, sig.args, strict=True))
-        emit = _Emitter(context, builder, given, dict(zip(names, args, strict=True)))
-        return emit.call(operation.entry, _understand(function, operation, given))
+        arguments = list(sig.pysig.parameters)
+        given = dict(zip(arguments, sig.args, strict=True))
+        emit = _Emitter(context, builder, given, dict(zip(arguments, args, strict=True)))
+        return emit.call(operation.entry, _understand(function, names, operation, given))
 
     Template.generic.__qualname__ = f"fs.{function.__name__}"
     infer_global(function)(Template)
@@ -661,7 +582,7 @@ class _Emitter:
             fmt, rounding = self.format(call.format), self.row([self.word(word) for word in call.rounding])
         arguments += [fmt, self.format(call.carrier), rounding, self.draws(call), (self.word(call.flags), types.int64)]
         function = types.Dispatcher(
-            _function_entry(call.function) if entry == _FUNCTION else getattr(njit_entry, entry)
+            _function_entry(call.function) if entry == "function" else getattr(njit_entry, entry)
         )
         sig = function.get_call_type(self.context.typing_context, tuple(ty for _, ty in arguments), {})
         implementation = self.context.get_function(function, sig)
@@ -681,8 +602,9 @@ class _Emitter:
         return self.builder.bitcast(code, self.context.get_value_type(call.result))
 
 
-for _name, _operation in _OPERATIONS.items():
-    _register(getattr(floatsim, _name), _operation)
+for _operation in OPERATIONS.values():
+    if _operation.compiled is not None:
+        _register(getattr(floatsim, _operation.name), _operation.operands, _operation.compiled)
 
 
 @overload(draw)  # type: ignore[untyped-decorator]

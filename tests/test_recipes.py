@@ -26,7 +26,7 @@ from floatsim.accumulation import parse
 from floatsim.arrays.recorded import EVENTS
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
-from floatsim.formats.rounding import RoundingAttributes
+from floatsim.formats.rounding import FLAGS, RoundingAttributes
 from floatsim.reference import scalar, sums
 from floatsim.reference.sums import Code
 
@@ -525,7 +525,7 @@ import numpy as np
 from floatsim.accumulation import Sequential
 from floatsim.emulator.dispatch.kernel import FloatKernel
 from floatsim.formats import FP16, FP32
-from floatsim.formats.rounding import RoundingAttributes
+from floatsim.formats.rounding import FLAGS, RoundingAttributes
 
 __all__ = ["ByNumPy"]
 
@@ -570,6 +570,131 @@ def test_a_fast_kernel(tmp_path):
     assert copy.new_lines[candidates] == 2
     assert_recipe("A fast kernel", copy, "emulator/dispatch/kernel.py")
     copy.check("check_fast_kernel")
+
+
+def test_an_elementwise_operation(tmp_path):
+    copy = Copy(tmp_path)
+    copy.replace(
+        "floatsim/reference/scalar.py",
+        "def multiply(",
+        """\
+def distance(a: Number, b: Number, fmt: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
+    larger, smaller = (b, a) if compare(a, b)[0] == -1 else (a, b)
+    return subtract(larger, smaller, fmt, attributes, random)
+
+
+def multiply(""",
+    )
+    copy.replace(
+        "kernels/floatsim_kernels/elementwise/loops.py",
+        "@kernel\ndef multiply(",
+        """\
+@kernel
+def distance(a, fa, b, fb, out, f, rounding_params, draws, events):
+    fa, fb, f, m = format_fields(fa), format_fields(fb), format_fields(f), rounding_fields(rounding_params)
+    for i in range(out.size):
+        random = random_of(m, draws, i)
+        if op.compare(a[i], fa, b[i], fb, m[op.DAZ], np.int64(0))[0] == op.LESS:
+            code, happened = op.add(b[i], fb, a[i], fa, 1, f, m, random)
+        else:
+            code, happened = op.add(a[i], fa, b[i], fb, 1, f, m, random)
+        out[i] = code
+        events[i] = happened
+
+
+@kernel
+def multiply(""",
+    )
+    operations = "floatsim/emulator/elementwise/operations.py"
+    copy.insert(operations, ("_ROWS = (\n", '    Operation("distance", "ab", "", Family.OTHER, "distance"),\n'))
+    arithmetic = "floatsim/arrays/arithmetic.py"
+    copy.insert(arithmetic, ('__all__ = [\n    "absolute", "add", ', '"distance", '))
+    copy.replace(
+        arithmetic,
+        "@implements(np.multiply)",
+        """\
+@stays_on_device
+def distance(
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
+    return operate("distance", {"a": a, "b": b}, format, out, options)
+
+
+@implements(np.multiply)""",
+    )
+    copy.insert("floatsim/__init__.py", ('"absolute add ceil copysign ', "distance "))
+    assert_recipe("An element-wise operation", copy, "kernels/floatsim_kernels/elementwise/njit_entry.py")
+    copy.check("check_elementwise_operation")
+
+
+def check_elementwise_operation() -> None:
+    rng = np.random.default_rng(9)
+    for fmt, size in ((fs.FP16, 300), (fs.E4M3, 1 << 14)):  # the second one is read from a table
+        x, y = (fs.from_codes(rng.integers(0, 1 << fmt.bits, size).astype(fmt.code_dtype), fmt) for _ in range(2))
+        got, flags = fs.distance(x, y, rounding="toward_positive", return_flags=True)
+        attributes = RoundingAttributes(fs.Rounding.TOWARD_POSITIVE)
+        for i in range(300):
+            numbers = (scalar.decode(int(each.codes[i]), fmt) for each in (x, y))
+            code, events = scalar.distance(*numbers, fmt, attributes)
+            assert (got.codes[i], flags[i]) == (code, events & FLAGS)
+    assert fs.explain_plan("distance", x, y).candidate == "table"
+
+
+ELEMENTWISE_CANDIDATE = '''
+"""Products of FP4 numbers from a table of NumPy."""
+
+import numpy as np
+
+from floatsim.emulator.elementwise.kernel import Kernel
+from floatsim.emulator.elementwise.operations import Family
+from floatsim.formats import E2M1, FP32
+
+
+class Products:
+    """Reads exact products of FP4 numbers from a table."""
+
+    name = "products"
+    takes = frozenset({Family.ARITHMETIC})
+
+    def refusal(self, case):
+        if (case.name, case.sources, case.fmt) != ("multiply", (E2M1, E2M1), FP32) or case.events:
+            return "only FP4 products in FP32, without events"
+        return None if case.is_default else "only the default rounding"
+
+    def kernel(self, case, plan):
+        values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+        values = np.concatenate([values, -values])
+        table = np.multiply.outer(values, values).view(np.uint32)
+
+        def run(codes, out, events, draws):
+            out[...] = table[codes[0], codes[1]]
+
+        return Kernel(run)
+'''
+
+
+def test_a_fast_elementwise_kernel(tmp_path):
+    copy = Copy(tmp_path)
+    copy.create("floatsim/emulator/elementwise/products.py", ELEMENTWISE_CANDIDATE)
+    candidates = "floatsim/emulator/elementwise/candidates.py"
+    rounding = "from floatsim.emulator.elementwise.rounding import"
+    copy.replace(candidates, rounding, f"from floatsim.emulator.elementwise.products import Products\n{rounding}")
+    copy.replace(candidates, "    Native(),\n", "    Products(),\n    Native(),\n")
+    assert copy.new_lines[candidates] == 2
+    assert_recipe("A fast element-wise kernel", copy, "emulator/elementwise/kernel.py")
+    copy.check("check_fast_elementwise_kernel")
+
+
+def check_fast_elementwise_kernel() -> None:
+    from floatsim.emulator.elementwise.candidates import only
+
+    x, y = (fs.from_codes(codes.astype(np.uint8), "e2m1") for codes in np.indices((16, 16)))
+    assert fs.explain_plan("multiply", x, y, format="fp32").candidate == "products"
+    got = fs.multiply(x, y, format="fp32").codes
+    with only("integers"):
+        assert np.array_equal(got, fs.multiply(x, y, format="fp32").codes)
+    plan = str(fs.explain_plan("multiply", x, y, format="fp32", rounding="rtz")).splitlines()
+    assert "  not products: only the default rounding" in plan
 
 
 def check_fast_kernel() -> None:

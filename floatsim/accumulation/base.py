@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import enum
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._hashing import IdentityCache
 from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member
 
 __all__ = [
     "MOST", "TEXT_FORMS", "TREES", "Accumulation", "Composite", "Leaf", "ProductLeaf", "Same", "TreeLeaf",
-    "accumulator_format", "value_text",
+    "accumulator_format", "one_object", "value_text",
 ]  # fmt: skip
 
 TREES = ("adjacent", "halving", "numpy")
@@ -23,12 +26,56 @@ TEXT_FORMS: dict[str, type[Accumulation]] = {}
 """The classes that have a text form, by the name in it: the class's name in lower case."""
 
 
-class Accumulation:
+_MADE = IdentityCache()
+"""The descriptions by the identities of their class and arguments, whose types are among the next ones."""
+_IMMUTABLE = (str, int, type(None), enum.Enum, FloatFormat, type)
+_EQUAL: dict[tuple[Accumulation, str], Accumulation] = {}
+
+
+def one_object(description: Accumulation) -> Accumulation:
+    """Return the one object of all equal descriptions whose formats have equal names: plans are cached by identity.
+
+    The text of a description has the names of the formats, which `==` does not compare.
+
+    >>> import copy, floatsim as fs
+    >>> one_object(copy.copy(fs.Kahan("fp16"))) is fs.Kahan(fs.FP16)
+    True
+    """
+    if len(_EQUAL) >= 1024:
+        _EQUAL.clear()
+    return _EQUAL.setdefault((description, repr(description)), description)
+
+
+class _OneObject(type):
+    """The type of descriptions: a call with the arguments of an earlier call returns its object."""
+
+    if not TYPE_CHECKING:  # static checkers read the signatures of `__init__`
+
+        def __call__(cls, *args, **keywords):
+            arguments = [cls, *args]
+            for name, value in keywords.items():
+                arguments += name, value
+            for i, argument in enumerate(arguments):
+                if type(argument) is str:
+                    arguments[i] = sys.intern(argument)
+            key = tuple(arguments)
+            found = _MADE.find(key)
+            if found is None:
+                found = super().__call__(*args, **keywords)
+                if all(isinstance(argument, (*_IMMUTABLE, Accumulation)) for argument in key):
+                    found = one_object(found)
+                    _MADE.keep(key, found)
+            return found
+
+
+class Accumulation(metaclass=_OneObject):
     """Base class of all descriptions: they have a result format and a text form.
 
+    Equal descriptions are one object.
+
     >>> import floatsim as fs
-    >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation)
-    True
+    >>> isinstance(fs.Kahan("fp16"), fs.accumulation.Accumulation), fs.Kahan("fp16") is fs.Kahan(fs.FP16)
+    (True, True)
     """
 
     text_form: ClassVar[str]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from floatsim._literals import AccumulationName
-from floatsim.accumulation.base import TEXT_FORMS, Accumulation, Leaf
+from floatsim.accumulation.base import TEXT_FORMS, Accumulation, Leaf, one_object
 from floatsim.accumulation.leaves import Sequential
 from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats._hashing import IdentityCache
 from floatsim.formats._validation import nearest_name
 from floatsim.tensorcore.architectures import ARCHITECTURES, is_architecture, nearest
 
@@ -112,6 +113,18 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     >>> parse("strided(fp16, 32)"), parse("hopper")
     (Strided(Sequential(FP16), 32, Pairwise(FP16)), TensorCore('hopper'))
     """
+    key = sys.intern(str(text)), same
+    found: Accumulation | None = _PARSED.find(key)
+    if found is None:
+        found = _parse(text, same)
+        _PARSED.keep(key, found)
+    return found
+
+
+_PARSED = IdentityCache()
+
+
+def _parse(text: str, same: FloatFormat | None) -> Accumulation:
     name, opened, rest = text.strip().partition("(")
     form = TEXT_FORMS.get(name.strip().lower())
     if form is None and same is not None and text.strip().lower() == "same":
@@ -136,9 +149,6 @@ def parse(text: str, same: FloatFormat | None = None) -> Accumulation:
     except (TypeError, ValueError) as error:
         message = str(error).split("__init__() ")[-1]
         raise ValueError(f"accumulation {text!r}: {message}; write {form.text_form}") from None
-
-
-_parsed = functools.lru_cache(maxsize=256)(parse)
 
 
 def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
@@ -169,9 +179,9 @@ def as_accumulation(x: Any, argument: str = "accumulate") -> Accumulation:
     Blocked(Sequential(FP16), 128, Sequential(FP32))
     """
     if isinstance(x, Accumulation):
-        return x
+        return one_object(x)
     if isinstance(x, str):
-        return _parsed(x)
+        return parse(x)
     try:
         return Sequential(as_format(x))
     except TypeError as error:

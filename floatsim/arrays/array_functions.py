@@ -74,7 +74,8 @@ def _ranks(x: FloatArray) -> NDArray[np.int64]:
 def _merged(axes: tuple[int, ...], x: Any) -> Any:
     """Return a view or copy of x in which the axes are the last one, in C order."""
     kept = [i for i in range(x.ndim) if i not in axes]
-    return x.transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
+    length = x.shape.__getitem__
+    return x.transpose(*kept, *axes).reshape(*map(length, kept), math.prod(map(length, axes)))
 
 
 def _extreme_codes(codes: NDArray[Any], fmt: FloatFormat, sign: int) -> NDArray[Any] | None:

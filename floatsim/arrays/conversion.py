@@ -225,7 +225,10 @@ class _Converted(NamedTuple):
 
 def _backend(*formats: FloatFormat) -> ModuleType:
     """Return the backend of a conversion. P3109's unsigned formats are in the emulator alone."""
-    return backends.emulator() if any(fmt.is_scale and fmt.has_zero for fmt in formats) else backends.current()
+    for fmt in formats:
+        if fmt.is_scale and fmt.has_zero:
+            return backends.emulator()
+    return backends.current()
 
 
 def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out: Codes | None = None) -> _Converted:

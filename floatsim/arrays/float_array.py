@@ -318,10 +318,9 @@ class FloatArray(NDArrayOperatorsMixin):
         call = method == "__call__"
         out = keywords.pop("out", None)
         operands = (*inputs, *(out or ()))
-        if any(
-            hasattr(x, "__array_ufunc__") and not isinstance(x, FloatArray | np.ndarray | np.generic) for x in operands
-        ):
-            return NotImplemented
+        for x in operands:
+            if hasattr(x, "__array_ufunc__") and not isinstance(x, FloatArray | np.ndarray | np.generic):
+                return NotImplemented
         name = ufunc.__name__ if call else f"{ufunc.__name__}.{method}"
         function = _registered(ufunc if call else (ufunc, method))
         if function is None:
@@ -339,8 +338,9 @@ class FloatArray(NDArrayOperatorsMixin):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         function = _registered(func)
-        if not all(issubclass(t, FloatArray | np.ndarray) for t in types):
-            return NotImplemented
+        for kind in types:
+            if not issubclass(kind, FloatArray | np.ndarray):
+                return NotImplemented
         if function is None:
             raise _missing(
                 func.__module__.removeprefix("numpy").lstrip(".") + "." * (func.__module__ != "numpy") + func.__name__

@@ -27,7 +27,7 @@ from floatsim.arrays.block_scaling import block_scales
 from floatsim.arrays.conversion import out_codes, read_floats
 from floatsim.arrays.float_array import FloatArray, implements, wrap
 from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import deliver
+from floatsim.arrays.operands import deliver, plan_operation
 from floatsim.arrays.options import BackendName, RoundingOptions
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import FloatResult, Floats, Out, Values
@@ -38,7 +38,7 @@ from floatsim.formats.rounding import OverflowLike, Rounding, RoundingAttributes
 from floatsim.reference.random import Site, split_seed
 
 if TYPE_CHECKING:
-    from floatsim.emulator.plan import Plan
+    from floatsim.emulator.planning import BasePlan
 
 __all__ = ["Part", "dot", "explain_plan", "matmul"]
 
@@ -456,20 +456,27 @@ def dot(a: Floats, b: Floats, c: Floats | None = None, **options: Any) -> FloatR
 
 
 def explain_plan(
-    a: Floats, b: Floats | None = None, c: Floats | None = None, *, accumulate: AccumulationLike | None = None,
+    a: Floats | str, b: Floats | None = None, c: Floats | None = None, *more: Floats,
+    accumulate: AccumulationLike | None = None,
     scale_a: Floats | None = None, scale_b: Floats | None = None, format: FormatLike | None = None,
-    rounding: RoundingLike | None = None,
+    rounding: RoundingLike | None = None, overflow: OverflowLike | None = None,
     daz: bool | None = None, ftz: bool | None = None, seed: SeedLike | None = None, random_bits: int | None = None,
-) -> Plan:  # fmt: skip
-    """Show which kernel of the emulator computes `matmul(a, b, c)`, or `sum(a)`, and why no faster one does.
+    return_flags: bool | None = None,
+) -> BasePlan[Any]:  # fmt: skip
+    """Show which kernel of the emulator computes `matmul(a, b, c)`, `sum(a)` or an operation, and why no faster one.
 
     Parameters
     ----------
-    a : array_like of floats, (..., M, K) or (K,)
+    a : array_like of floats, (..., M, K) or (K,), or str
+        The name of an element-wise operation or function, as "add" or "exp", is followed by its operands.
     b : array_like of floats, (..., K, N) or (K,), optional
         Without b, the plan is that of `fs.sum(a)` over all elements.
     c, accumulate, scale_a, scale_b, format, rounding, daz, ftz, seed, random_bits
         As in `fs.matmul`. Inside `fs.record()` the plan counts the events of the record.
+    *more : array_like of floats
+        The third operand of `explain_plan("fma", x, y, z)`.
+    overflow, return_flags
+        As in `fs.add`, for element-wise operations. `matmul` converts its result in a second step.
 
     Returns
     -------
@@ -480,22 +487,30 @@ def explain_plan(
     Raises
     ------
     TypeError, ValueError
-        The errors of `matmul` for the same arguments.
+        The errors of `matmul`, or of the operation, for the same arguments; also for an unknown operation.
 
     Examples
     --------
     >>> import floatsim as fs
     >>> x = fs.array([[1.0, 2.0]], "bf16")
+    >>> fs.explain_plan("add", x, 1.0)
+    add of bf16 x bf16 to bf16: own format
+      not native: the processor has no add in BF16 by NumPy
+      not table: tables of wider operands than 8 bits are tried last
     >>> plan = fs.explain_plan(x, x.T, accumulate="sequential(bf16, overflow=saturate_finite)")
     >>> plan.candidate, [refusal.candidate for refusal in plan.refused][-1]
     ('float64', 'float32')
     """
     keywords: RoundingOptions = {"rounding": rounding, "daz": daz, "ftz": ftz, "seed": seed, "random_bits": random_bits}
+    if isinstance(a, str):
+        if overflow is not None:
+            keywords["overflow"] = overflow
+        return plan_operation(a, [x for x in (b, c, *more) if x is not None], format, return_flags or False, keywords)
     emulator, events = backends.emulator(), recording.wanted()
     x, x_format, _ = _matrix_operand(a, "a")
     if b is None:
         call = resolve_call(accumulate, x_format, x_format, format, None, "emulator", keywords)
-        planned: Plan = emulator.plan_sums(
+        planned: BasePlan[Any] = emulator.plan_sums(
             (x.reshape(1, -1).T, x_format), None, None, _ONE_PAIR, call.accumulation, call.options, events
         )[0]  # fmt: skip
         return planned
@@ -519,11 +534,20 @@ def _keeping_format(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's form of a product: it keeps the common format of the operands, if they have one."""
 
     def spelled(a: Any, b: Any, **options: Any) -> Any:
-        formats = {read_floats(x, name)[1] for x, name in ((a, "a"), (b, "b"))}
-        options.setdefault("format", formats.pop() if len(formats) == 1 else None)
-        return function(a, b, **options)
+        both = isinstance(a, FloatArray) and isinstance(b, FloatArray)
+        x, y = ((a, a.format), (b, b.format)) if both else (_read_once(a, "a"), _read_once(b, "b"))
+        options.setdefault("format", x[1] if x[1] == y[1] else None)
+        return function(x[0], y[0], **options)
 
     return spelled
+
+
+def _read_once(x: Any, argument: str) -> tuple[Any, FloatFormat]:
+    """Return an operand and its format. Lists and NumPy's arrays become FloatArrays, so that they are read once."""
+    if isinstance(x, FloatArray):
+        return x, x.format
+    codes, fmt, _ = read_floats(x, argument)
+    return FloatArray(codes, fmt) if isinstance(x, np.ndarray | np.generic | list | tuple) else x, fmt
 
 
 implements(np.matmul)(_keeping_format(matmul))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -14,14 +16,20 @@ from floatsim.arrays.conversion import operand_codes, out_codes, read_floats, wa
 from floatsim.arrays.float_array import FloatArray, wrap
 from floatsim.arrays.interop import stays_on_device
 from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, as_member
 
-__all__ = ["check_shapes", "deliver", "no_scales", "operate", "operation", "quiet", "read_operands"]
+if TYPE_CHECKING:
+    from floatsim.emulator.planning import BasePlan
+
+__all__ = ["check_shapes", "deliver", "no_scales", "operate", "operation", "plan_operation", "quiet", "read_operands"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_format_of = itemgetter(1)
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
@@ -36,9 +44,15 @@ def _is_weak(x: Any) -> bool:
 
 def read_operands(arguments: dict[str, Any], result: FloatFormat | None) -> tuple[list[Operand], bool]:
     """Return codes and formats of the operands, and whether one of them was a FloatArray."""
-    arrays = [x for x in arguments.values() if isinstance(x, FloatArray)]
-    if len(arrays) == len(arguments) and (result is not None or len({x.format for x in arrays}) == 1):
-        return [(x.codes, x.format) for x in arrays], True
+    arrays: list[Operand] = []
+    for x in arguments.values():
+        if not isinstance(x, FloatArray):
+            break
+        arrays.append((x.codes, x.format))
+        if result is None and arrays[-1][1] != arrays[0][1]:
+            break
+    else:
+        return arrays, True
     operands: dict[str, Operand] = {}
     float_array = False
     for name, x in arguments.items():
@@ -70,10 +84,12 @@ def no_scales(operation: str, *formats: FloatFormat) -> None:
 
 def check_shapes(arguments: dict[str, Any], operands: list[Operand]) -> tuple[int, ...]:
     """Return the common shape of the operands, or raise a ValueError that lists their shapes."""
-    if len(found := {codes.shape for codes, _ in operands}) == 1:
-        return found.pop()
+    shape: tuple[int, ...] = operands[0][0].shape
     try:
-        return np.broadcast_shapes(*(codes.shape for codes, _ in operands))
+        for codes, _ in operands:
+            if codes.shape != shape:
+                shape = np.broadcast_shapes(shape, codes.shape)
+        return shape
     except ValueError:
         shapes = ", ".join(f"{name} {codes.shape}" for name, (codes, _) in zip(arguments, operands, strict=True))
         raise ValueError(f"the shapes do not broadcast: {shapes}") from None
@@ -99,7 +115,7 @@ def operate(
     named = None if format is None else as_format(format)
     operands, float_array = read_operands(arguments, named)
     fmt = named or operands[0][1]
-    no_scales(operation, fmt, *(source for _, source in operands))
+    no_scales(operation, fmt, *map(_format_of, operands))
     shape = check_shapes(arguments, operands)
     wanted = wants_events(call_options)
     target = None if out is None else out_codes(out, fmt, shape)
@@ -110,6 +126,25 @@ def operate(
         target[...] = codes
     result = wrap(codes, fmt, float_array) if out is None else out
     return result if events is None else with_flags(result, events, call_options)
+
+
+def plan_operation(
+    name: str, arrays: list[Any], format: FormatLike | None, return_flags: bool, options: RoundingOptions
+) -> BasePlan[Any]:
+    """Return the emulator's plan of an element-wise operation on these operands."""
+    known = {each.name: each.operands for each in OPERATIONS.values() if each.family is not None}
+    if name not in known:
+        raise ValueError(f"no plan is made for {name!r}; {name_hint(name, known)}")
+    if len(arrays) != len(known[name]):
+        raise TypeError(f"{name} takes {len(known[name])} operands, not {len(arrays)}")
+    arguments = dict(zip(known[name], arrays, strict=True))
+    call_options = resolve({**options, "return_flags": return_flags})
+    named = None if format is None else as_format(format)
+    operands, _ = read_operands(arguments, named)
+    size, wanted = math.prod(check_shapes(arguments, operands)), wants_events(call_options)
+    fmt, attributes = named or operands[0][1], call_options.attributes
+    planned: BasePlan[Any] = backends.emulator().plan_elementwise(name, operands, fmt, attributes, wanted, size)
+    return planned
 
 
 def quiet(options: RoundingOptions) -> CallOptions:

@@ -99,7 +99,7 @@ def _gather(x: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
 def _terms(x: Operand, axis: Axes, keepdims: bool, where: Any) -> _Terms:
     codes, fmt = x
     axes = _axes(axis, codes.ndim)
-    shape = tuple(1 if i in axes else n for i, n in enumerate(codes.shape) if keepdims or i not in axes)
+    shape = tuple([1 if i in axes else n for i, n in enumerate(codes.shape) if keepdims or i not in axes])
     mask = None
     if where is not None and where is not True:
         mask = _gather(_mask(where, codes.shape), axes)

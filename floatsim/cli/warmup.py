@@ -13,6 +13,7 @@ import typer
 import floatsim
 from floatsim.accumulation import tensor_cores
 from floatsim.cli.console import Json, bad_input, print_json, rich_console, split, track
+from floatsim.emulator.elementwise.operations import arity
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FloatFormat
 
 __all__ = ["COMMON", "warmup_command"]
@@ -37,8 +38,7 @@ def _calls_of_formats() -> Calls:
         yield f"quantize {fmt}", partial(floatsim.quantize, single, fmt)
         yield f"decode {fmt}", partial(floatsim.decode, x.codes, fmt)
         for name in _ARITHMETIC:
-            operands = [x] if name == "sqrt" else [x, x]
-            yield f"{name} {fmt}", partial(getattr(floatsim, name), *operands)
+            yield f"{name} {fmt}", partial(getattr(floatsim, name), *[x] * arity(name))
     x = floatsim.array(single, FP16)
     yield "flags of add", partial(floatsim.add, x, x, return_flags=True)
     yield "flags of encode", partial(floatsim.encode, single, FP16, return_flags=True)

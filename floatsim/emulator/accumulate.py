@@ -14,10 +14,11 @@ from floatsim_kernels.runtime import cpu
 from floatsim.accumulation import Accumulation, Leaf, TensorCore, rounds_stochastically
 from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
-from floatsim.emulator.dispatch import candidates
+from floatsim.emulator.dispatch.candidates import SUMS
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Case, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source, Values
-from floatsim.emulator.plan import Plan, plan, processor
+from floatsim.emulator.plan import Plan, plan
+from floatsim.emulator.planning import processor
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.emulator.tiling import (
     LANES,
@@ -93,7 +94,7 @@ def plan_sums(
         None if scales is None else scales.of,
         last > 1 << 32,
         cpu.environment_is_default(),
-        candidates.allowed,
+        SUMS.allowed,
     )
     found: Plan | None = _RECENT.find(key)
     if found is None:

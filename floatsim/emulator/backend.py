@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from floatsim.emulator.accumulate import accumulate, plan_sums
 from floatsim.emulator.compile_notice import announce_compilation
-from floatsim.emulator.elementwise import (
-    classify,
-    compare,
-    convert,
-    decode,
-    elementwise,
-    from_integer,
-    logb,
-    neighbour,
-    quantize,
-    scalb,
-    to_integer,
-    total_order,
-)
-from floatsim.emulator.elementwise_events import event_histogram
-from floatsim.emulator.functions import function
-from floatsim.emulator.instruction_conversions import convert_as
+from floatsim.emulator.elementwise.comparisons import classify, compare, total_order
+from floatsim.emulator.elementwise.conversions import convert_as
+from floatsim.emulator.elementwise.events import event_histogram
+from floatsim.emulator.elementwise.execute import convert, decode, elementwise, plan_elementwise, quantize
+from floatsim.emulator.elementwise.integers import from_integer, logb, neighbour, scalb, to_integer
 from floatsim.emulator.scan import multiply_all, running_sums
 
 __all__ = [
     "accumulate", "classify", "compare", "convert", "convert_as", "decode", "elementwise", "event_histogram",
-    "from_integer", "function", "logb", "multiply_all", "neighbour", "plan_sums", "quantize", "running_sums", "scalb",
-    "to_integer", "total_order",
+    "from_integer", "function", "logb", "multiply_all", "neighbour", "plan_elementwise", "plan_sums", "quantize",
+    "running_sums", "scalb", "to_integer", "total_order",
 ]  # fmt: skip
+
+function = elementwise
+"""Mathematical functions have a name of their own, because other backends have arithmetic and no functions."""
 
 announce_compilation()

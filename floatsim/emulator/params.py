@@ -6,13 +6,15 @@ cached, and their arrays are read-only.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.elementwise import ordering as ordering_loops
+from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
 from floatsim_kernels.gemm import float32_counting as counting_loops
 from floatsim_kernels.gemm import float64 as float64_loops
@@ -20,7 +22,7 @@ from floatsim_kernels.rounding import float32 as steps
 from floatsim_kernels.rounding import integer as integer_rounding
 
 from floatsim.formats import BF16, FP32, FloatFormat
-from floatsim.formats.rounding import Rounding, RoundingAttributes, Tininess
+from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes, Tininess
 from floatsim.formats.value_sets import contains
 from floatsim.reference import NAN, Kind, Number, convert, decode, nan_result
 
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "counting_rounding", "fast_float32_rounding", "float32_bits", "float32_rounding", "float64_rounding",
-    "format_params", "order_params", "overflow_results", "pack", "rounding_params", "scale_exponent", "unpack_params",
+    "carrier_rounding", "counting_rounding", "fast_float32_rounding", "float32_bits", "float32_rounding",
+    "float64_rounding", "format_params", "order_params", "overflow_results", "pack", "rounding_params",
+    "scale_exponent", "unpack_params",
 ]  # fmt: skip
 
 
@@ -249,6 +252,86 @@ def order_params(fmt: FloatFormat) -> NDArray[np.unsignedinteger[Any]]:
         "nan_result": nan_result(fmt)[0],
     }
     return pack(ordering_loops.ORDER_FIELDS, fields, fmt.code_dtype)
+
+
+# -- rounding from the codes of a carrier ------------------------------------------------------------------------------
+
+
+class _FromCarrier(NamedTuple):
+    """A rounding from codes of a carrier to values of the carrier, or with `codes` to codes of the format."""
+
+    carrier: FloatFormat
+    fmt: FloatFormat
+    attributes: RoundingAttributes
+    codes: bool
+
+    def power(self, exponent: int) -> int:
+        """Return the carrier's code of a power of two."""
+        return exponent + self.carrier.bias << self.carrier.trailing_bits
+
+    def result(self, number: Number) -> int:
+        """Return the code of a rounded number, in the format of the results."""
+        code, _ = convert(number, self.fmt, self.attributes)
+        return code if self.codes else convert(decode(code, self.fmt), self.carrier, RoundingAttributes())[0]
+
+    def clamp(self, overflow: int) -> int:
+        """Return the carrier's code of the magnitude whose code is that of overflow, if that is max or the next one."""
+        fmt = self.fmt
+        beyond = (overflow & fmt.magnitude_mask) - fmt.max_code
+        if not self.codes or beyond not in (0, 1):
+            return 0
+        quantum, largest = max(fmt.emax, fmt.emin) - fmt.trailing_bits, decode(fmt.max_code, fmt)
+        steps = (largest.significand << largest.exponent - quantum) + beyond
+        return convert(Number(Kind.FINITE, 0, steps, quantum), self.carrier, RoundingAttributes())[0]
+
+    def first_nan(self, sign: int) -> int:
+        """Return the least magnitude of the carrier that becomes NaN. All larger ones do."""
+        nan, bit = self.result(NAN), sign * self.carrier.sign_mask
+        infinity = self.power(self.carrier.emax + 1)
+        return bisect.bisect_left(
+            range(infinity), True, key=lambda magnitude: self.result(decode(magnitude | bit, self.carrier)) == nan
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def carrier_rounding(
+    carrier: FloatFormat, fmt: FloatFormat, rounding: Rounding, overflow: Overflow, codes: bool, exact_infinity: bool
+) -> NDArray[Any]:
+    """Return the parameters of the kernels that round the carrier's codes, to values of the carrier or to codes.
+
+    `exact_infinity`: infinities are exact results of an operation, to which no overflow policy applies.
+    """
+    to = _FromCarrier(carrier, fmt, RoundingAttributes(rounding, overflow), codes)
+    of_infinity = to._replace(attributes=RoundingAttributes(rounding)) if exact_infinity else to
+    infinite = [of_infinity.result(Number(Kind.INFINITE, sign)) for sign in (0, 1)]
+    overflows = [to.result(Number(Kind.FINITE, sign, 1, 5000)) for sign in (0, 1)]
+    dropped = carrier.trailing_bits - fmt.trailing_bits
+    fields = {
+        "emin": to.power(fmt.emin),
+        "limit": to.power(fmt.emax + 2) - 1,
+        "below": fmt.trailing_bits << carrier.trailing_bits,
+        "above": dropped << carrier.trailing_bits,
+        "max": to.result(decode(fmt.max_code, fmt)),
+        "overflow": overflows[0],
+        "negative_overflow": overflows[1],
+        "infinity": infinite[0],
+        "negative_infinity": infinite[1],
+        "nan": to.result(NAN),
+        "zero_sign": (fmt if codes else carrier).sign_mask if fmt.has_signed_zero else 0,
+        "sign_shift": carrier.bits - fmt.bits if codes else 0,
+        "origin": to.power(fmt.emin + dropped),
+        "dropped": dropped if codes else 0,
+    }
+    nan, infinity = fields["nan"], to.power(carrier.emax + 1)
+    for sign, prefix in enumerate(("", "negative_")):
+        code = overflows[sign]
+        # without NaN in the format, its result is the code of a number
+        overflow_is_nan = code == infinite[sign] == nan and fmt.has_nan and rounding is not Rounding.STOCHASTIC
+        signed = not sign or code & fmt.sign_mask
+        fields[prefix + "clamp"] = fields["limit"] if overflow_is_nan else to.clamp(code) if signed else 0
+        last = infinity if infinite[sign] != nan or not fmt.has_nan else infinity - 1
+        fields[prefix + "last"] = to.first_nan(sign) - 1 if overflow_is_nan else last
+    return pack(quantize_loops.ROUNDING_FIELDS, fields, carrier.code_dtype)
 
 
 # -- float64 kernels ---------------------------------------------------------------------------------------------------

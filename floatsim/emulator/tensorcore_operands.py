@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
-from floatsim.emulator import elementwise
+from floatsim.emulator.elementwise.execute import convert
 from floatsim.emulator.params import format_params
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FP16, FP32, FP64, TF32, FloatFormat
@@ -79,7 +79,7 @@ def as_read(row: Instruction, x: Matrix) -> tuple[Codes, FloatFormat]:
 
 
 def _converted(codes: Codes, own: FloatFormat, fmt: FloatFormat) -> tuple[Codes, FloatFormat]:
-    converted, _ = elementwise.convert(codes.astype(own.code_dtype), own, fmt, CallOptions(RoundingAttributes()))
+    converted, _ = convert(codes.astype(own.code_dtype), own, fmt, CallOptions(RoundingAttributes()))
     return converted.astype(np.uint64), fmt
 
 

@@ -21,7 +21,7 @@ from floatsim.formats.rounding import RoundingAttributes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Reader", "pack", "reader_of", "unpack"]
+__all__ = ["Reader", "canonical_codes", "pack", "reader_of", "unpack"]
 
 _EXACT, _NO_DRAWS = rounding_params(RoundingAttributes()), np.zeros(2, np.uint64)
 
@@ -92,16 +92,21 @@ def unpack(codes: Codes, fmt: FloatFormat, carrier: FloatFormat) -> Floats:
     return values
 
 
+def canonical_codes(values: Floats, fmt: FloatFormat) -> Codes:
+    """Return the codes of floats of the format's dtype, in their memory, with the canonical NaN for every NaN."""
+    codes: Codes = values.view(fmt.code_dtype)
+    assert fmt.canonical_nan is not None
+    codes[np.isnan(values)] = fmt.canonical_nan
+    return codes
+
+
 def pack(values: Floats, carrier: FloatFormat, fmt: FloatFormat) -> Codes:
     """Return the codes of values on the format's grid, as a new array that is C-contiguous."""
     codes: Codes
     _, params = _PARAMS.get(id(fmt)) or _remember(fmt)
     if params is None:
         if fmt == carrier:
-            codes = np.array(values, order="C").view(fmt.code_dtype)
-            assert fmt.canonical_nan is not None
-            codes[np.isnan(values)] = fmt.canonical_nan
-            return codes
+            return canonical_codes(np.array(values, order="C"), fmt)
         return _converted(values.view(carrier.code_dtype), carrier, fmt)
     codes = np.empty(values.shape, fmt.code_dtype)
     single = values

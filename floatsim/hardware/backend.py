@@ -28,7 +28,7 @@ from floatsim.accumulation import (
 )
 from floatsim.accumulation.partition import partition
 from floatsim.arrays import events as recording
-from floatsim.emulator import elementwise as elements
+from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations
 from floatsim.emulator.tensorcore_operands import BlockScales
@@ -88,12 +88,12 @@ def _converted_exactly(codes: Codes, source: FloatFormat, fmt: FloatFormat, what
         return codes
     if not contains(fmt, source):
         raise ValueError(f"{what} {source}, and a GPU computes in {fmt}, which does not hold all of its numbers")
-    return elements.convert(codes, source, fmt, _EXACT, False)[0]
+    return emulator.convert(codes, source, fmt, _EXACT, False)[0]
 
 
 def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
     """Replace all NaNs by the format's canonical NaN."""
-    is_nan = elements.classify(codes, fmt) <= FloatClass.QUIET_NAN
+    is_nan = emulator.classify(codes, fmt) <= FloatClass.QUIET_NAN
     if not is_nan.any():
         return codes
     canonical: Codes = np.where(is_nan, fmt.code_dtype.type(fmt.canonical_nan or 0), codes)
@@ -111,7 +111,7 @@ def _operand(x: Operand, fmt: FloatFormat, name: str, attributes: RoundingAttrib
     if attributes.daz:
         why = "with daz=True, because their subnormal numbers differ"
     elif contains(fmt, source) or codes.size == 1:
-        same, events = elements.convert(codes, source, fmt, _EXACT)
+        same, events = emulator.convert(codes, source, fmt, _EXACT)
         if events is None or not events.any() or contains(fmt, source):
             return same
         why = "which does not hold it"
@@ -162,7 +162,7 @@ def quantize(
 ) -> Events | None:
     """Round codes to a format on the GPU, and convert them back to the carrier on the host."""
     rounded, events = convert(codes, carrier, fmt, options, want_events)
-    out[...] = elements.convert(rounded, fmt, carrier, _EXACT, False)[0]
+    out[...] = emulator.convert(rounded, fmt, carrier, _EXACT, False)[0]
     return events
 
 

@@ -7,8 +7,9 @@ step, so no operator has rounding code of its own. `Float64Computation` evaluate
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -23,9 +24,11 @@ from floatsim.arrays.linalg import matmul
 from floatsim.arrays.options import context, get_context, spell_out
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.arrays.reductions import sum as sum_of
+from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._hashing import IdentityCache
 from floatsim.formats._validation import every_name_hint, name_hint
-from floatsim.operators.recipes import FLOAT64, SAME, RecipeLike, as_recipe
+from floatsim.operators.recipes import FLOAT64, RECIPES, SAME, Recipe, RecipeLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
 __all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count", "operator"]
@@ -80,6 +83,29 @@ def count(n: int) -> FloatArray:
     return FloatArray(np.array(n, np.float64).view(np.uint64), FP64)
 
 
+_RECENT = IdentityCache()
+
+
+def _steps_of(recipe: Recipe, operator: str, variant: str) -> tuple[dict[str, FormatLike], dict[str, AccumulationLike]]:
+    """Return the recipe's format of each step of a variant, and the accumulation of each sum.
+
+    Only the named recipes are cached: a user may change the mappings of other recipes.
+    """
+    key = recipe, sys.intern(operator), sys.intern(variant)
+    found: tuple[dict[str, FormatLike], dict[str, AccumulationLike]] | None = _RECENT.find(key)
+    if found is None:
+        known = operator_steps(operator)
+        steps = known.variants[variant]
+        sums = [step for step in steps if step in known.sums]
+        found = (
+            {step: recipe.format_of(operator, step) for step in steps},
+            {step: recipe.accumulation_of(operator, step) for step in sums},
+        )
+        if RECIPES.get(recipe.name) is recipe:
+            _RECENT.keep(key, found)
+    return found
+
+
 class Computation:
     """One call of an operator: the format of each step, and the accumulation of each sum."""
 
@@ -97,16 +123,16 @@ class Computation:
         self.steps = known.variants[self.variant]
         _, self.input_format, self._float_array = read_floats(x, "x")
         formats, accumulations = keywords.get("formats") or {}, keywords.get("accumulations") or {}
-        sums = [step for step in self.steps if step in known.sums]
-        for given, steps, kind in ((formats, self.steps, "step"), (accumulations, sums, "sum")):
+        of_recipe = _steps_of(recipe, operator, self.variant)
+        for given, steps, kind in ((formats, self.steps, "step"), (accumulations, of_recipe[1], "sum")):
             for step in given:
                 if step not in steps:
                     raise ValueError(
                         f"{operator} with variant {self.variant!r} has no {kind} {step!r}; {name_hint(step, steps)}"
                     )
         self.operator = operator
-        self._formats = {step: formats.get(step, recipe.format_of(operator, step)) for step in self.steps}
-        self._accumulations = {step: accumulations.get(step, recipe.accumulation_of(operator, step)) for step in sums}
+        self._formats = {**of_recipe[0], **formats}
+        self._accumulations = {**of_recipe[1], **accumulations}
 
     def format(self, step: str, same: FloatFormat | None = None) -> FloatFormat:
         """Return the format of a step. `same` is the format that "same" stands for, by default the input's."""
@@ -212,13 +238,8 @@ class Computation:
         with self._step(step):
             return convert(x, fmt)  # type: ignore[no-any-return]
 
-    @contextmanager
-    def _step(self, step: str) -> Iterator[None]:
-        if recording():
-            with scope(step):
-                yield
-        else:
-            yield
+    def _step(self, step: str) -> AbstractContextManager[Any]:
+        return scope(step) if recording() else nullcontext()
 
 
 class Float64Computation(Computation):
@@ -231,7 +252,9 @@ class Float64Computation(Computation):
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         numbers = [x.values if isinstance(x, FloatArray) else x for x in operands]
         with np.errstate(all="ignore"):
-            return _FLOAT64[function.__name__](*numbers)
+            twin = OPERATIONS[function.__name__].float64
+            assert twin is not None, function.__name__
+            return twin(*numbers)
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         return np.sum(x, axis=axis, keepdims=True)
@@ -273,22 +296,6 @@ class Float64Computation(Computation):
 
     def result(self, x: Array, same: Array | None = None) -> Any:
         return np.asarray(x)
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_FLOAT64: dict[str, Callable[..., Any]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,
-    "fma": lambda a, b, c: a * b + c, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": np.reciprocal,
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid, "erf": _erf,
-    "gelu": lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2, "silu": lambda x: x * _sigmoid(x),
-    "softplus": lambda x: np.logaddexp(0, x),
-}  # fmt: skip
-"""NumPy's function of float64 for each function of a step, by name."""
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.options import RoundingKeywords, resolve
 from floatsim.arrays.random_stream import SeedLike
 from floatsim.arrays.types import Floats
-from floatsim.emulator.elementwise import convert, quantize
-from floatsim.emulator.quantization import (
+from floatsim.emulator.elementwise.block_scales import (
     Blocks,
     Piece,
     float_codes,
@@ -25,6 +24,7 @@ from floatsim.emulator.quantization import (
     scaled,
     shift_to_codes,
 )
+from floatsim.emulator.elementwise.execute import convert, quantize
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike

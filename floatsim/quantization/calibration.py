@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.types import Floats
-from floatsim.emulator.quantization import Blocks, largest
+from floatsim.emulator.elementwise.block_scales import Blocks, largest
 from floatsim.formats import FormatLike
 from floatsim.formats._validation import as_index
 from floatsim.quantization.blocks import quantize_blocks, read_tensor

@@ -8,7 +8,7 @@ import numpy as np
 
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.elementwise import convert
+from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import E8M0, FP32
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floatsim.emulator.quantization import LookUp
+from floatsim.emulator.elementwise.block_scales import LookUp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
 from floatsim.arrays.conversion import read_floats
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.interop import widened
-from floatsim.emulator.elementwise import convert
-from floatsim.emulator.quantization import Piece, float_values, in_pieces, integer_values, table_values
+from floatsim.emulator.elementwise.block_scales import Piece, float_values, in_pieces, integer_values, table_values
+from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes

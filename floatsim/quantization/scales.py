@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.elementwise import convert
-from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
-from floatsim.emulator.quantization import (
+from floatsim.emulator.elementwise.block_scales import (
     Blocks,
     Piece,
     largest,
@@ -30,6 +28,8 @@ from floatsim.emulator.quantization import (
     powers_of_two,
     usable_scales,
 )
+from floatsim.emulator.elementwise.execute import convert
+from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
 from floatsim.formats import E4M3, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, RoundingAttributes

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from floatsim.emulator.quantization import Blocks
+from floatsim.emulator.elementwise.block_scales import Blocks
 from floatsim.formats import E2M1, E3M2, E4M3, E5M2, E8M0, FP32, FP64, FloatFormat, FormatLike, as_format, named_formats
 from floatsim.formats._validation import as_index, every_name_hint
 from floatsim.formats.value_sets import contains

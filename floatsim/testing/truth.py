@@ -20,6 +20,7 @@ from floatsim import datasets
 from floatsim.arrays import arithmetic, functions
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import from_codes
+from floatsim.emulator.elementwise.operations import arity
 from floatsim.formats import FloatFormat, as_format
 from floatsim.formats._validation import name_hint
 from floatsim.formats.rounding import FLAGS, Overflow, RoundingAttributes
@@ -37,9 +38,11 @@ __all__ = [
 SOURCES = ("emulator", "reference")
 """What computes a table: the kernels, or the readable specification on exact integers."""
 
-_PAIRS = ("add", "subtract", "multiply", "divide", "remainder")
+_OPERATIONS = (
+    "add", "subtract", "multiply", "divide", "remainder", "sqrt", "reciprocal", "rsqrt", "cbrt", "exp", "exp2", "log",
+    "log2", "sin", "cos", "tanh", "sigmoid",
+)  # fmt: skip
 _OF_PAIRS = ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "e4m3b11fnuz", "e4m3ieee", "e3m4")
-_UNARY = ("sqrt", "reciprocal", "rsqrt", "cbrt", "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid")
 _OF_UNARY = ("fp16", "bf16")
 
 
@@ -91,8 +94,13 @@ class TruthTable:
 
 
 def _tables() -> dict[str, TruthTable]:
-    found = [TruthTable(f"{name}-{fmt}", name, fmt, fmt, 2) for fmt in _OF_PAIRS for name in _PAIRS]
-    found += [TruthTable(f"{name}-{fmt}", name, fmt, fmt) for fmt in _OF_UNARY for name in _UNARY]
+    found = [
+        TruthTable(f"{name}-{fmt}", name, fmt, fmt, operands)
+        for operands, formats in ((2, _OF_PAIRS), (1, _OF_UNARY))
+        for fmt in formats
+        for name in _OPERATIONS
+        if arity(name) == operands
+    ]
     for source in _OF_UNARY:
         found += [
             TruthTable(f"convert-{source}-{target}-{policy}", "convert", source, target, overflow=policy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floatsim.arrays.float_array import FloatArray
-from floatsim.emulator.distances import Distances, count_distances
+from floatsim.emulator.elementwise.distances import Distances, count_distances
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.testing.operands import read_pair
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floatsim as fs
-from floatsim.accumulation import Accumulation, fitted, leaves, parse, rounds_stochastically
+from floatsim.accumulation import Accumulation, base, fitted, leaves, parse, rounds_stochastically
+from floatsim.accumulation import text as text_forms
+from floatsim.formats._hashing import IdentityCache
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
 FORMATS = st.sampled_from([fs.FP64, fs.FP32, fs.TF32, fs.FP16, fs.BF16, fs.E4M3, fs.E2M1, fs.FloatFormat.ieee(4, 7)])
@@ -248,6 +252,41 @@ def test_formats_are_short_for_sequential():
 def test_what_they_refuse(build, error, says):
     with pytest.raises(error, match=says):
         build()
+
+
+def test_equal_descriptions_are_one_object(monkeypatch):
+    """Written in two ways, as text, with the word same, copied or pickled; but not with another format's name."""
+    monkeypatch.setattr(base, "_EQUAL", {})  # a full one is emptied
+    monkeypatch.setattr(base, "_MADE", IdentityCache())
+    monkeypatch.setattr(text_forms, "_PARSED", IdentityCache())
+    one = fs.Blocked("fp16", 8, fs.Pairwise("fp32", tree="halving"))
+    text = "blocked(fp16, 8, pairwise(fp32, halving))"
+    assert fs.Blocked(fs.FP16, 8, outer=fs.Pairwise(fs.FP32, "halving")) is one
+    assert parse(text) is parse(f" {text} ") is fs.as_accumulation(text) is one
+    assert parse("sequential(same, fused)", fs.BF16) is fs.Sequential("bf16", True) is not parse("sequential(bf16)")
+    assert parse("same", fs.FP16) is fs.as_accumulation(fs.FP16) is fs.as_accumulation("fp16") is one.inner
+    assert replace(one, every=8) is one is not replace(one, every=9)
+    for other in copy.deepcopy(one), pickle.loads(pickle.dumps(one)):
+        assert other == one
+        assert fs.as_accumulation(other) is one
+    mine = fs.FloatFormat.ieee(5, 10, "mine")
+    assert fs.Sequential(mine) == one.inner
+    assert fs.Sequential(mine).format.name == parse("same", mine).format.name == "mine"
+    assert fs.as_accumulation(fs.Sequential(mine)).format.name == "mine"
+    assert fs.as_accumulation(mine).format.name == "mine"
+
+
+def test_descriptions_of_arguments_that_can_change():
+    """The identity of a list says nothing about its elements."""
+    order = [1, 0, 2]
+    before = fs.Permuted(order, "fp16")
+    order[:] = [2, 1, 0]
+    assert fs.Permuted(order, "fp16") == fs.Permuted([2, 1, 0], "fp16") != before
+    with pytest.raises(TypeError, match="fused must be True or False"):
+        fs.Sequential("fp16", 1)
+    assert fs.Sequential("fp16", True).fused
+    with pytest.raises(TypeError, match="fused must be True or False"):
+        fs.Sequential("fp16", 1)
 
 
 def test_all_are_accumulations():

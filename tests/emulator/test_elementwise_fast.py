@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from unittest import mock
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.runtime import cpu as machine
+from planning import as_if_long, by_integers, elementwise_plan
 
 import floatsim as fs
 from floatsim import reference
 from floatsim.arrays.options import resolve
-from floatsim.emulator import elementwise, elementwise_events, elementwise_fast, pieces, proofs, tables
+from floatsim.emulator import backend as emulator
+from floatsim.emulator import proofs
+from floatsim.emulator.elementwise import pieces
+from floatsim.emulator.elementwise.candidates import CANDIDATES, only
+from floatsim.emulator.elementwise.operations import OPERATIONS as TABLE
+from floatsim.emulator.elementwise.operations import Family, arity
+from floatsim.emulator.elementwise.rounding import family, rounding_loop
 from floatsim.emulator.params import unpack_params
+from floatsim.emulator.planning import processor
 from tests.marks import cases
 
 
 @pytest.fixture(autouse=True)
-def no_tables(monkeypatch):
-    """Tables would answer long calls on few codes."""
-    monkeypatch.setattr(tables, "SHARE", 0)
+def no_tables():
+    """Leave out the tables, from which long calls on few codes are read."""
+    with only(*{candidate.name for candidate in CANDIDATES} - {"table", "last table"}):
+        yield
 
 
 def random_format(rng):
@@ -63,14 +73,12 @@ def test_quantize(carrier):
             continue
         want, _ = fs.quantize(x, fmt, return_flags=True, **keywords)
         assert np.array_equal(got.view(carrier.code_dtype), want.view(carrier.code_dtype)), (fmt.name, keywords)
-        fast += elementwise_fast._family(carrier, fmt) is not None
+        fast += family(carrier, fmt) is not None
     assert fast > 20
 
 
-OPERATIONS = {
-    "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3, "rint": 1, "floor": 1, "ceil": 1,
-    "trunc": 1, "minimum": 2, "maximum": 2, "minimum_number": 2, "maximum_number": 2,
-}  # fmt: skip
+FAST = {Family.ARITHMETIC, Family.INTEGRAL, Family.EXTREMUM}
+OPERATIONS = {name: arity(name) for name, operation in TABLE.items() if operation.family in FAST}
 """The operations with fast kernels, and their numbers of operands."""
 ARITHMETIC = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "unordered")
@@ -98,9 +106,8 @@ def hard_codes(rng, fmt, shape):
 def check_events(name, operands, fmt, keywords):
     """Compare results and events with those of the integer kernels, which find the events of short arrays otherwise."""
     pairs, options = [(x.codes, x.format) for x in operands], resolve(keywords)
-    want = elementwise.by_integers(name, pairs, operands[0].shape, fmt, options)
-    with mock.patch.object(elementwise_events, "_FEWEST", 1):
-        got = elementwise.elementwise(name, pairs, fmt, options)
+    want = by_integers(name, pairs, fmt, options)
+    got = as_if_long(name, pairs, fmt, options)
     different = np.flatnonzero((got[0] != want[0]) | (got[1] != want[1]))
     if different.size:
         i = different[0]
@@ -118,11 +125,17 @@ def check_operation(name, operands, fmt, keywords):
         i = different[0]
         shown = [int(x.codes[i]) for x in operands]
         raise AssertionError(f"{fmt.name} {name}{shown} {keywords}: {got.codes[i]}, not {want[i]}")
-    attributes, sources = resolve(keywords).attributes, (fmt,) * len(operands)
-    ran = elementwise_fast.kernel_for(name, sources, fmt, attributes) is not None
-    events = elementwise_events.event_kernel(name, sources, fmt, attributes, 1 << 20) is not None
-    assert events or not ran or attributes.rounding is fs.Rounding.STOCHASTIC or not is_read_as_float32(fmt), name
+    sources, stochastic = (fmt,) * len(operands), resolve(keywords).attributes.rounding is fs.Rounding.STOCHASTIC
+    ran = is_fast(name, sources, fmt, keywords)
+    events = is_fast(name, sources, fmt, keywords, events=True)
+    assert events or not ran or stochastic or not is_read_as_float32(fmt), name
     return ran
+
+
+def is_fast(name, sources, fmt, keywords, events=False):
+    """Whether fast kernels carry out a case, with or without its events."""
+    given = {key: value for key, value in keywords.items() if key != "offset"}
+    return elementwise_plan(name, sources, fmt, events=events, **given).candidate != "integers"
 
 
 def is_read_as_float32(fmt):
@@ -215,8 +228,8 @@ def test_stochastic_results_beside_every_code(fmt, name):
     y = fmt.codes()
     options = resolve({"rounding": "stochastic", "seed": 11})
     pairs = [(each.ravel(), fmt) for each in np.broadcast_arrays(x[:, None], y[None, :])]
-    want, _ = elementwise.by_integers(name, pairs, (x.size * y.size,), fmt, options)
-    got, _ = elementwise.elementwise(name, pairs, fmt, options, want_events=False)
+    want, _ = by_integers(name, pairs, fmt, options)
+    got, _ = emulator.elementwise(name, pairs, fmt, options, want_events=False)
     np.testing.assert_array_equal(got, want)
 
 
@@ -231,11 +244,11 @@ def test_stochastic_rounding_to_fp32(name, random_bits):
         keywords = {"rounding": "stochastic", "seed": 3, "offset": 2**32 - 2500, "random_bits": random_bits}
         options = resolve(keywords | {"overflow": overflow})
         pairs = [(x.codes, x.format) for x in operands]
-        want, _ = elementwise.by_integers(name, pairs, (5000,), fs.FP32, options)
+        want, _ = by_integers(name, pairs, fs.FP32, options)
         got = getattr(fs, name)(*operands, format="fp32", overflow=overflow, **keywords)
         np.testing.assert_array_equal(got.codes, want)
-        fast = elementwise_fast.kernel_for(name, tuple(x.format for x in operands), fs.FP32, options.attributes)
-        assert (fast is not None) == (machine.has_fma() and random_bits <= 32)
+        fast = is_fast(name, tuple(x.format for x in operands), fs.FP32, keywords | {"overflow": overflow})
+        assert fast == (machine.has_fma() and random_bits <= 32)
 
 
 def test_draws_that_29_bits_do_not_decide():
@@ -251,14 +264,23 @@ def test_draws_that_29_bits_do_not_decide():
         x, y = np.ones(size, np.float32), y.astype(np.float32)
         pairs = [(each.view(np.uint32), fs.FP32) for each in (x, y)]
         options = resolve({"rounding": "stochastic", "seed": 7})
-        want, _ = elementwise.by_integers("add", pairs, (size,), fs.FP32, options)
+        want, _ = by_integers("add", pairs, fs.FP32, options)
         got = fs.add(x, y, rounding="stochastic", seed=7).view(np.uint32)
         np.testing.assert_array_equal(got, want)
-        kernel = elementwise_fast.kernel_for("add", (fs.FP32,) * 2, fs.FP32, options.attributes)
-        if kernel is not None:
-            draws = np.array([7, 0], np.uint64)
-            marked += int(kernel.run([codes for codes, _ in pairs], np.empty(size, np.uint32), draws).sum())
+        planned = elementwise_plan("add", (fs.FP32,) * 2, fs.FP32, rounding="stochastic")
+        if planned.candidate == "single stochastic":
+            marked += blocks_by_integers(planned, [codes for codes, _ in pairs])
     assert marked or not machine.has_fma()
+
+
+def blocks_by_integers(planned, codes):
+    """The number of blocks that the kernel of a plan leaves to the integer kernels."""
+    blocks = []
+    counting = SimpleNamespace(kernel=SimpleNamespace(run=lambda *_: blocks.append(1)))
+    (candidate,) = (each for each in CANDIDATES if each.name == planned.candidate)
+    kernel = candidate.kernel(planned.case, lambda part, *names: counting)
+    kernel.run(codes, np.empty(codes[0].size, np.uint32), None, np.array([7, 0], np.uint64))
+    return len(blocks)
 
 
 @pytest.mark.parametrize("exponent", cases(quick=[250], full=[249, 251, 252]))
@@ -283,7 +305,7 @@ def test_conversions_between_random_formats():
         x = fs.from_codes(hard_codes(rng, source, (2, 400)), source)
         want = check_events("convert", [x], fmt, keywords)
         assert np.array_equal(fs.convert(x, fmt, **keywords).codes, want), (source.name, fmt.name, keywords)
-        fast += elementwise_fast.kernel_for("convert", (source,), fmt, resolve(keywords).attributes) is not None
+        fast += is_fast("convert", (source,), fmt, keywords)
     assert fast > 60
 
 
@@ -302,22 +324,23 @@ def test_encode(carrier):
 def test_kinds_of_codes():
     """Each kind of code that `encode` writes, by the reference, for custom formats with every kind of specials."""
     rng, kinds = np.random.default_rng(12), Counter()
-    kernels = elementwise_fast.quantize_loops
     for _ in range(400):
         fmt, options = random_format(rng), drawn_options(rng) if rng.random() < 0.6 else {}
         attributes = resolve(options).attributes
-        loop = elementwise_fast.rounding_loop(fs.FP32, fmt, attributes, True)
+        loop = rounding_loop(fs.FP32, fmt, attributes, True)
         if loop is None or attributes.rounding is fs.Rounding.STOCHASTIC:
             continue
         kinds[loop.results] += 1
         special = np.uint32([0, 1, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF])
         codes = np.concatenate([probing(rng, fmt, fs.FP32, 40), special, special | np.uint32(1 << 31)])
-        found = elementwise_fast.kernel_for("convert", (fs.FP32,), fmt, attributes)
+        given = {key: value for key, value in options.items() if key != "offset"}
+        found = elementwise_plan("convert", (fs.FP32,), fmt, **given)
+        assert found.candidate == "rounded"
         out = np.empty(codes.size, fmt.code_dtype)
-        found.run([codes], out, np.zeros(2, np.uint64))
+        found.kernel.run([codes], out, None, pieces.NO_DRAWS)
         want = [reference.convert(reference.decode(int(code), fs.FP32), fmt, attributes)[0] for code in codes]
         assert out.tolist() == want, (fmt, attributes)
-    assert all(kinds[kind] > 5 for kind in range(kernels.CODES, kernels.UNIFORM_CODES + 1)), kinds
+    assert all(kinds[kind] > 5 for kind in range(quantize_loops.CODES, quantize_loops.UNIFORM_CODES + 1)), kinds
 
 
 def test_out_of_encode_and_decode():
@@ -348,7 +371,7 @@ def test_long_arrays_are_done_in_pieces(monkeypatch):
         {"rounding": "sr", "return_flags": True, "seed": 2},
     ]
     whole = [fs.convert(x, "e4m3", **k) for k in keywords]
-    monkeypatch.setattr(pieces, "_PIECE", 333)
+    monkeypatch.setattr(pieces, "PIECE", 333)
     monkeypatch.setattr(pieces, "_LONG_PIECE", 777)
     monkeypatch.setattr(pieces, "_WORTH_THREADS", 1000)
     for k, want in zip(keywords, whole, strict=True):
@@ -399,7 +422,7 @@ def test_native(fmt):
                     keywords,
                 )
         assert np.array_equal(fs.sqrt(a, format=fmt).codes, fs.sqrt(a, format=fmt, return_flags=True)[0].codes)
-    assert elementwise_fast.native("add", [(a.codes, fs.FP64), (b.codes, fmt)], fs.FP32, resolve({})) is None
+    assert elementwise_plan("add", (fs.FP64, fmt), fs.FP32).candidate == "integers"
     assert fs.sqrt(drawn(fmt, ())).shape == ()
     x = drawn(fmt, (30,))
     out = fs.from_codes(x.codes.copy(), fmt)
@@ -426,12 +449,12 @@ def test_one_bit_of_precision(fmt, rounding):
 
 def test_the_environment_is_asked(monkeypatch):
     """Under flush-to-zero the integer kernels compute everything."""
-    monkeypatch.setattr(elementwise_fast.machine, "environment_is_default", lambda: False)
+    monkeypatch.setattr(machine, "environment_is_default", lambda: False)
     x = np.float32([1e-40, 1.0])
-    attributes = resolve({}).attributes
-    assert elementwise_fast.quantize(fs.FP32, fs.FP16, attributes) is None
-    assert elementwise_fast.kernel_for("add", (fs.FP16, fs.FP16), fs.FP16, attributes) is None
-    assert elementwise_fast.kernel_for("maximum", (fs.FP16, fs.FP16), fs.FP16, attributes) is not None  # in integers
+    flushing, pair = processor(False), (fs.FP16, fs.FP16)
+    assert elementwise_plan("quantize", (fs.FP32,), fs.FP16, cpu=flushing).candidate == "two conversions"
+    assert elementwise_plan("add", pair, fs.FP16, cpu=flushing).candidate == "integers"
+    assert elementwise_plan("maximum", pair, fs.FP16, cpu=flushing).candidate == "ordered"  # in integers
     assert fs.quantize(x, "bf16").view(np.uint32)[0] == 0x10000
 
 

@@ -7,13 +7,16 @@ import itertools
 import numpy as np
 import oracles as o
 import pytest
+from floatsim_kernels.runtime import cpu
 from oracles import OracleRounding
+from planning import elementwise_plan
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
-from floatsim.emulator import functions
+from floatsim.emulator.elementwise import functions
+from floatsim.emulator.elementwise.execute import execute
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.reference import functions as exact
 from tests.marks import cases
@@ -209,24 +212,22 @@ def test_the_table_and_the_kernels_agree():
 @pytest.mark.parametrize("keywords", [{}, {"daz": True}, {"ftz": True, "rounding": "RTP"}], ids=str)
 def test_the_reference_settles_few_elements(keywords, monkeypatch):
     """Of all FP16 codes, only exact results and their neighbours are left to the reference: it is slow."""
-    from floatsim.emulator import functions
-
     settled = []
     settle = functions._settle
     monkeypatch.setattr(functions, "_settle", lambda *args: (settled.append(len(args[-1])), settle(*args)))
     x = fs.from_codes(fs.FP16.codes(), "fp16")
     for name in ("exp", "log", "sin", "tanh", "rsqrt", "gelu"):
-        for flags in False, True:
-            functions._computed(name, [(x.codes, fs.FP16)], fs.FP16, resolve(keywords), flags)
+        for events in False, True:
+            planned = elementwise_plan(name, (fs.FP16,), fs.FP16, events=events, size=0, **keywords)
+            assert planned.candidate == "enclosed"
+            execute(planned, [(x.codes, fs.FP16)], x.shape, resolve(keywords))
     assert sum(settled) < 200
 
 
 def test_environment_with_flush_to_zero_uses_the_reference(monkeypatch):
-    from floatsim.emulator import functions
-
     x = fs.array([1e-40, 0.5, -3.0], "fp32")
     want = fs.expm1(x, return_flags=True)
-    monkeypatch.setattr(functions.machine, "environment_is_default", lambda: False)
+    monkeypatch.setattr(cpu, "environment_is_default", lambda: False)
     got = fs.expm1(x, return_flags=True)
     assert got[0].codes.tolist() == want[0].codes.tolist()
     assert got[1].tolist() == want[1].tolist()

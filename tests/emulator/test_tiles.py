@@ -18,8 +18,9 @@ from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim.emulator import accumulate as summation
-from floatsim.emulator import compile_notice, pieces, plan, tiling
+from floatsim.emulator import compile_notice, plan, tiling
 from floatsim.emulator import parallel as tiles
+from floatsim.emulator.elementwise import pieces
 from floatsim.formats._hashing import IdentityCache
 
 DESCRIPTIONS = (
@@ -151,7 +152,7 @@ def test_every_kernel_uses_as_many_threads(threads, monkeypatch):
     """Sums, products and element-wise operations start no more threads than set."""
     started = set()
     monkeypatch.setattr(tiles._ThreadPool, "_take_pieces", _noting(tiles._ThreadPool._take_pieces, started))
-    monkeypatch.setattr(pieces, "_PIECE", 1000)
+    monkeypatch.setattr(pieces, "PIECE", 1000)
     monkeypatch.setattr(pieces, "_WORTH_THREADS", 1000)
     monkeypatch.setattr(summation, "WORTH_THREADS", 1000)
     monkeypatch.setattr(tiling, "WORTH_THREADS", 1000)

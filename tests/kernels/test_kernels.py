@@ -16,7 +16,7 @@ import floatsim as fs
 from floatsim import Rounding, Tininess, reference
 from floatsim.arrays.options import resolve
 from floatsim.emulator import backend as emulator
-from floatsim.emulator import elementwise
+from floatsim.emulator.elementwise.candidates import only
 from floatsim.formats.rounding import FLAGS
 from tests.marks import cases
 
@@ -55,7 +55,8 @@ def events(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, r
 def by_integers(operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, rounding: OracleRounding) -> tuple:
     """The same by the integer kernels."""
     operands = [(c.astype(fmt.code_dtype), fmt) for c in codes]
-    return elementwise.by_integers(operation, operands, codes[0].shape, fmt, resolve(rounding.keywords))
+    with only("integers"):
+        return emulator.elementwise(operation, operands, fmt, resolve(rounding.keywords))
 
 
 def all_pairs(fmt: fs.FloatFormat) -> tuple[np.ndarray, np.ndarray]:

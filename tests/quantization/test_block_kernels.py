@@ -11,7 +11,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import FP32, FP64
-from floatsim.emulator import quantization
+from floatsim.emulator.elementwise import block_scales
 from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import as_scheme
@@ -43,7 +43,7 @@ def bits(x: np.ndarray, scheme: object, **keywords: object) -> list[np.ndarray]:
 def check(monkeypatch: pytest.MonkeyPatch, *arguments: object, **keywords: object) -> None:
     found = bits(*arguments, **keywords)
     with monkeypatch.context() as patch:
-        patch.setattr(quantization.machine, "environment_is_default", lambda: False)
+        patch.setattr(block_scales.machine, "environment_is_default", lambda: False)
         expected = bits(*arguments, **keywords)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -85,8 +85,8 @@ def test_pieces_change_nothing(name, monkeypatch):
             x = numbers(shape, np.float32, False)
             whole = bits(x, scheme, **options)
             with monkeypatch.context() as patch:
-                patch.setattr(quantization, "_PIECE", 64)
-                patch.setattr(quantization, "_LARGEST_PIECE", 256)
+                patch.setattr(block_scales, "_PIECE", 64)
+                patch.setattr(block_scales, "_LARGEST_PIECE", 256)
                 parts = bits(x, scheme, **options)
             for one, other in zip(whole, parts, strict=True):
                 np.testing.assert_array_equal(one, other)
@@ -94,8 +94,8 @@ def test_pieces_change_nothing(name, monkeypatch):
 
 @pytest.mark.parametrize("scheme", ["mxfp8", "nvfp4", "int8"])
 def test_threads_change_nothing(scheme, monkeypatch):
-    monkeypatch.setattr(quantization, "_PIECE", 1 << 10)
-    monkeypatch.setattr(quantization, "_WORTH_THREADS", 1 << 10)
+    monkeypatch.setattr(block_scales, "_PIECE", 1 << 10)
+    monkeypatch.setattr(block_scales, "_WORTH_THREADS", 1 << 10)
     x = numbers((64, 256), np.float32, False)
     expected = bits(x, scheme)
     fs.set_num_threads(4)
@@ -150,13 +150,13 @@ def test_quotients_by_lifted_divisors_are_the_same(dtype):
     """x * p / (s * p) is x / s for subnormal s and every exponent of x, up to the largest divisor that is allowed."""
     info, rng = np.finfo(dtype), np.random.default_rng(1)
     subnormal = np.ldexp(dtype(1), info.minexp - 3)
-    power = quantization._lift(np.array([subnormal], dtype))
+    power = block_scales._lift(np.array([subnormal], dtype))
     assert power == 2.0 ** (info.nmant + 1)
     limit = dtype(power**-2)
-    assert quantization._lift(np.array([subnormal, limit], dtype)) == 0
-    assert quantization._lift(np.array([info.smallest_normal, 1], dtype)) == 0
+    assert block_scales._lift(np.array([subnormal, limit], dtype)) == 0
+    assert block_scales._lift(np.array([info.smallest_normal, 1], dtype)) == 0
     below = np.nextafter(limit, dtype(0))
-    assert quantization._lift(np.array([subnormal, below], dtype)) == power
+    assert block_scales._lift(np.array([subnormal, below], dtype)) == power
     exponents = rng.integers(info.minexp - info.nmant, info.maxexp, 20_000)
     x = np.ldexp(rng.uniform(1, 2, 20_000), exponents).astype(dtype)
     x = np.concatenate([x, -x, [0.0, -0.0, np.inf, -np.inf, info.max, info.smallest_subnormal]]).astype(dtype)

@@ -353,10 +353,10 @@ def test_a_scale_beyond_the_largest_number_of_its_format_is_refused(scale_format
 @pytest.mark.parametrize("kernels", [True, False])
 def test_zeros_beside_tiny_numbers_stay_zeros(scheme, kernels, monkeypatch):
     """Factors beyond the largest number of FP32 are that number: infinity times 0 would be NaN."""
-    from floatsim.emulator import quantization
+    from floatsim.emulator.elementwise import block_scales
 
     if not kernels:
-        monkeypatch.setattr(quantization.machine, "environment_is_default", lambda: False)
+        monkeypatch.setattr(block_scales.machine, "environment_is_default", lambda: False)
     for largest in (2.0**-149, 1e-40, 1e-38, 4e-34, 5.05e-34, 5.3e-34, 1e-30):
         x = np.zeros((1, 48), np.float32)
         x[0, 0], x[0, 17] = largest, largest / 4
@@ -561,12 +561,12 @@ def test_numbers_beside_the_thresholds_of_tables(fmt):
 @pytest.mark.parametrize("name", cases(quick=["int8"], full=["nf4", "mxfp8", "nvfp4", "gptq", "deepseek_weight"]))
 def test_kernels_of_another_floating_point_environment(name, monkeypatch):
     """Where hardware floats flush subnormals, the integer kernels return the same bits."""
-    from floatsim.emulator import quantization
+    from floatsim.emulator.elementwise import block_scales
 
     scheme, keywords = CASES[name]
     x = matrix(14).astype(np.float32)
     q = fs.quantize_blocks(x, scheme, **keywords)
-    monkeypatch.setattr(quantization.machine, "environment_is_default", lambda: False)
+    monkeypatch.setattr(block_scales.machine, "environment_is_default", lambda: False)
     slow = fs.quantize_blocks(x, scheme, **keywords)
     assert np.array_equal(q.codes, slow.codes)
     assert np.array_equal(q.scales.codes, slow.scales.codes)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floatsim as fs
-from floatsim.emulator import distances
+from floatsim.emulator.elementwise import distances
 from floatsim.testing.location import locate
 from tests.marks import cases
 

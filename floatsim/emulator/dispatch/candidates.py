@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from floatsim.emulator.dispatch.composite import CompositeCandidate, PermutedCandidate
 from floatsim.emulator.dispatch.counting import Counting
 from floatsim.emulator.dispatch.exact import ExactInFloat64
@@ -19,8 +16,9 @@ from floatsim.emulator.dispatch.matrix_units import (
     TensorCoreSteps,
 )
 from floatsim.emulator.dispatch.vector import Vectors
+from floatsim.emulator.planning import Selection
 
-__all__ = ["CANDIDATES", "allowed", "only"]
+__all__ = ["CANDIDATES", "SUMS", "only"]
 
 CANDIDATES: tuple[Candidate, ...] = (
     Vectors(),
@@ -40,28 +38,7 @@ CANDIDATES: tuple[Candidate, ...] = (
 )
 """Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
 
-_ALWAYS = frozenset({"permuted", "parts", "integer", "tensorcore integer"})
-allowed: frozenset[str] | None = None
-"""The names of the candidates that plans may use, or None for all; `only` sets it."""
+SUMS = Selection(CANDIDATES, "permuted", "parts", "integer", "tensorcore integer")
+"""The candidates, and the names that plans may use."""
 
-
-@contextmanager
-def only(*names: str) -> Iterator[None]:
-    """Let plans use these candidates alone, with the integer kernels for what they refuse. For tests.
-
-    It holds for the whole process, worker threads included.
-
-    >>> import floatsim as fs
-    >>> with only("integer"):
-    ...     fs.matmul([[1.0]], [[2.0]], accumulate="fp16")
-    array([[2.]], dtype=float16)
-    """
-    global allowed  # noqa: PLW0603  # worker threads see it, unlike a ContextVar
-    known = {candidate.name for candidate in CANDIDATES}
-    if unknown := set(names) - known:
-        raise ValueError(f"unknown candidate {min(unknown)!r}; known are {', '.join(sorted(known))}")
-    before, allowed = allowed, _ALWAYS | frozenset(names)
-    try:
-        yield
-    finally:
-        allowed = before
+only = SUMS.only

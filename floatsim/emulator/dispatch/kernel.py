@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from floatsim.accumulation.partition import count, rows
 from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.accumulation.trees import program, stack_depth
 from floatsim.emulator.operands import Operand, Partials, Source, Values
+from floatsim.emulator.planning import CPU
 from floatsim.emulator.tiling import PARTIAL_RESULTS
 from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
@@ -67,8 +68,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CPU", "FIRST_EVENTS", "NEVER", "Candidate", "Case", "Conversion", "FloatKernel", "Kernel", "LastAdd", "LeafKernel",
-    "Refusal", "Work", "lone_term", "programs",
+    "FIRST_EVENTS", "NEVER", "Candidate", "Case", "Conversion", "FloatKernel", "Kernel", "LastAdd", "LeafKernel",
+    "Work", "lone_term", "programs",
 ]  # fmt: skip
 
 FIRST_EVENTS = ("invalid", "nan", "overflow", "underflow", "flushed", "absorbed")
@@ -80,16 +81,6 @@ MatrixKernel: TypeAlias = Callable[..., None]
 """A kernel on floats for one product of matrices; the module's docstring defines its arguments."""
 
 _WHOLE = np.array([[0, 1, 1]], np.int64)
-
-
-class CPU(NamedTuple):
-    """The properties of this processor and thread that kernels on hardware floats depend on."""
-
-    keeps_subnormals: bool
-    """The floating-point environment is the default one: subnormals are kept, rounding is to nearest."""
-    has_fma: bool
-    has_f16c: bool
-    has_half_arithmetic: bool
 
 
 @dataclass(frozen=True)
@@ -132,20 +123,16 @@ class Case:
         """Return whether a rounding is stochastic."""
         return self.rounding.rounding is Rounding.STOCHASTIC or rounds_stochastically(self.accumulation)
 
+    def __str__(self) -> str:
+        return f"{self.accumulation} of {' x '.join(factor.name.lower() for factor in self.terms.factors)}"
+
     def float_refusal(self) -> str | None:
         """Return why kernels on hardware floats are not for the case, whatever it sums."""
-        if not self.cpu.keeps_subnormals:
-            return "this thread's floating-point environment flushes subnormals or does not round to nearest"
+        if (reason := self.cpu.refusal()) is not None:
+            return reason
         if self.events:
             return "events are counted"
         return "the indices of draws exceed 32 bits" if self.many_draws and self.draws else None
-
-
-class Refusal(NamedTuple):
-    """A candidate, and why it does not carry out a case."""
-
-    candidate: str
-    reason: str
 
 
 class Work:

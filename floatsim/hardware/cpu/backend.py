@@ -15,7 +15,7 @@ from floatsim._types import Codes, Indices, Operand
 from floatsim.accumulation import Accumulation, Blocked, Sequential, SplitK, TensorCore, settled
 from floatsim.accumulation.partition import partition
 from floatsim.arrays import events as recording
-from floatsim.emulator import elementwise as elements
+from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations
 from floatsim.emulator.tensorcore_operands import BlockScales
@@ -107,7 +107,7 @@ def convert(
 
 def _canonical(codes: Codes, fmt: FloatFormat) -> Codes:
     """Replace all NaNs by the format's canonical NaN."""
-    is_nan = elements.classify(codes, fmt) <= FloatClass.QUIET_NAN
+    is_nan = emulator.classify(codes, fmt) <= FloatClass.QUIET_NAN
     canonical: Codes = np.where(is_nan, fmt.code_dtype.type(fmt.canonical_nan or 0), codes)
     return canonical
 
@@ -117,7 +117,7 @@ def quantize(
 ) -> Events | None:
     """Round codes to a format by an instruction, and convert them back to the carrier by the emulator, exactly."""
     rounded, events = convert(codes, carrier, fmt, options, want_events)
-    out[...] = elements.convert(rounded, fmt, carrier, CallOptions(RoundingAttributes()), False)[0]
+    out[...] = emulator.convert(rounded, fmt, carrier, CallOptions(RoundingAttributes()), False)[0]
     return events
 
 
@@ -192,7 +192,7 @@ def accumulate(
         start = np.zeros(out.shape[1:], fmt.code_dtype)
         if c is not None:
             seed = np.ascontiguousarray(c[0][n])
-            start = elements.convert(seed, c[1], fmt, CallOptions(RoundingAttributes()), False)[0]
+            start = emulator.convert(seed, c[1], fmt, CallOptions(RoundingAttributes()), False)[0]
         left, right = (np.ascontiguousarray(side[0][at]) for side, at in ((a, x), (b, y)))
         ranges = np.array([[0, left.shape[1], 1]], np.int64)
         out[n] = _evaluate(accumulation, (left, a[1]), (right, b[1]), start, ranges)[0]

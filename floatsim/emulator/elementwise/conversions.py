@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from floatsim.emulator import elementwise
+from floatsim.emulator.elementwise.comparisons import classify
+from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FloatClass, Rounding, RoundingAttributes
@@ -24,8 +25,8 @@ def convert_as(conversion: Conversion, codes: Codes, rounding: Rounding, daz: bo
     """Return codes of the result's format, as the instruction converts them. A NaN keeps its sign and payload."""
     source, result = conversion.source, conversion.result
     options = CallOptions(RoundingAttributes(rounding, daz=daz))
-    converted: Codes = elementwise.convert(codes, source, result, options, False)[0]
-    is_nan = elementwise.classify(codes, source) <= FloatClass.QUIET_NAN
+    converted: Codes = convert(codes, source, result, options, False)[0]
+    is_nan = classify(codes, source) <= FloatClass.QUIET_NAN
     return np.where(is_nan, _nans(codes, source, result), converted) if is_nan.any() else converted
 
 

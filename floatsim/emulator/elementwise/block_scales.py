@@ -16,8 +16,9 @@ from floatsim_kernels.quantization import scales as scale_loops
 from floatsim_kernels.runtime import cpu as machine
 
 from floatsim.emulator import parallel
-from floatsim.emulator.elementwise import convert, elementwise
-from floatsim.emulator.elementwise_fast import rounding_loop
+from floatsim.emulator.elementwise.execute import convert, elementwise
+from floatsim.emulator.elementwise.operations import OPERATIONS, Family
+from floatsim.emulator.elementwise.rounding import rounding_loop
 from floatsim.emulator.params import unpack_params
 from floatsim.emulator.proofs import divisions_may_be_lifted
 from floatsim.formats import BF16, E4M3, E8M0, FP32, FP64, FloatFormat
@@ -40,7 +41,7 @@ _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1
 _LARGEST_PIECE = 4 * _PIECE  # so that whole blocks of a matrix with 4096 columns and blocks of 128 x 128 are one piece
 _PIECES = 32  # that a long array is cut into, enough for all threads. The numbers of the blocks of a piece are computed
 # by short array operations: pieces of 2**19 elements took 0.8 of the time of 2**17 (AVX-512, 2 MiB, November 2026)
-_WORTH_THREADS = 1 << 20  # elements, as in floatsim.emulator.elementwise
+_WORTH_THREADS = 1 << 20  # elements, as in pieces.py
 
 
 class Blocks(NamedTuple):
@@ -207,7 +208,6 @@ def largest_of_signs_of_piece(codes: Array, fmt: FloatFormat, blocks: Blocks, pi
 _DTYPES: dict[FloatFormat, np.dtype[Any]] = {FP32: np.dtype(np.float32), FP64: np.dtype(np.float64)}
 _NEAREST = CallOptions(RoundingAttributes())
 _SATURATING = CallOptions(RoundingAttributes(overflow=Overflow.SATURATE_FINITE))
-_UFUNCS: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "divide": np.divide}
 
 
 def nearest(name: str, x: Array, y: Array, fmt: FloatFormat, saturate: bool) -> Array:
@@ -215,13 +215,14 @@ def nearest(name: str, x: Array, y: Array, fmt: FloatFormat, saturate: bool) -> 
 
     With `saturate`, a finite result beyond the largest number becomes that number.
     """
-    if name not in _UFUNCS or not environment_is_default():
+    ufunc = OPERATIONS[name].float64
+    if ufunc is None or OPERATIONS[name].family is not Family.ARITHMETIC or not environment_is_default():
         operands = [(x, fmt), (y, fmt)]
         return elementwise(name, operands, fmt, _SATURATING if saturate else _NEAREST, False)[0]
     dtype = _DTYPES[fmt]
     a, b = x.view(dtype), y.view(dtype)
     with np.errstate(all="ignore"):
-        result = np.asarray(_UFUNCS[name](a, b))
+        result = np.asarray(ufunc(a, b))
     codes: Array = result.view(fmt.code_dtype)
     magnitude = codes & fmt.code_dtype.type(fmt.magnitude_mask)
     if int(magnitude.max(initial=0)) > fmt.max_code:
