@@ -85,7 +85,7 @@ def _resolved(
 ) -> AccumulationCall:  # fmt: skip
     asked = None if format is None else as_format(format)
     accumulation = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
-    accumulation = fitted(accumulation, a, b, asked, scales)
+    accumulation = fitted(accumulation, a, b, scales)
     direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
     options = resolve(keywords)
     draws = direction is Rounding.STOCHASTIC or rounds_stochastically(accumulation)

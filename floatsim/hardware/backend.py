@@ -302,7 +302,7 @@ class _Evaluation:
 
     def _row(self, unit: TensorCore, terms: _Terms) -> Any:
         assert terms.a is not None
-        return unit.row(terms.a[1], terms.b[1], unit.output, terms.scales and terms.scales.of)
+        return unit.row(terms.a[1], terms.b[1], terms.scales and terms.scales.of)
 
     def _matrix_unit(
         self, unit: TensorCore, terms: _Terms, ranges: Indices, start: Operand | None, every: int = 0

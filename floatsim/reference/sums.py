@@ -562,7 +562,7 @@ def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Oper
         raise TypeError("a matrix unit multiplies codes, not exact numbers")
     scales = _scales_from(call.scales, terms)
     if terms:
-        fit = fitted(accumulation, a[0].format, b[0].format, None, scales and scales.of)
+        fit = fitted(accumulation, a[0].format, b[0].format, scales and scales.of)
         assert isinstance(fit, TensorCore)
         accumulation = fit
     run = _Run(Sequential(accumulation.result_format), seed, replace(call, attributes=_DEFAULT_ATTRIBUTES))
@@ -571,7 +571,7 @@ def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Oper
     acc = run.seeded(start, terms)
     if not terms:
         return acc
-    row = accumulation.row(a[0].format, b[0].format, None, scales and scales.of)
+    row = accumulation.row(a[0].format, b[0].format, scales and scales.of)
     codes_a, codes_b = ([x.code for x in side] for side in (a, b))
     for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
         if isinstance(row.model, TwoHalves) and n % 3 == 0:  # the first half starts from zero

@@ -465,7 +465,7 @@ def error_bound(
     if wanted is not None and wanted.is_scale:
         raise ValueError(f"format={wanted.name} is a scale format, without a sign; name the format of a result")
     terms = TermRange(product.a.format, product.b.format)
-    accumulation = fitted(product.accumulate, product.a.format, product.b.format, wanted)
+    accumulation = fitted(product.accumulate, product.a.format, product.b.format)
     fmt = accumulation.result_format if wanted is None else wanted
     if any(_has_parts(each) for each in accumulation.children):
         raise ValueError(f"{brief(accumulation)} has no bound here: Parts stand inside another description")

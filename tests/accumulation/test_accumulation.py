@@ -257,11 +257,10 @@ def test_all_are_accumulations():
 def test_what_a_tensor_core_is_for_some_operands():
     hopper = fs.TensorCore("hopper")
     assert fitted(hopper, fs.BF16, fs.BF16) == fs.TensorCore("hopper", "wgmma.k16", "fp32")
-    assert fitted(hopper, fs.FP16, fs.FP16, fs.FP16).output == fs.FP16
-    assert fitted(hopper, fs.BF16, fs.BF16, fs.FP16).output == fs.FP32, "there is no other"
+    assert fitted(hopper, fs.FP16, fs.FP16) == fs.TensorCore("hopper", "wgmma.k16", "fp32")
+    assert fitted(fs.TensorCore("hopper", output="fp16"), fs.FP16, fs.FP16).output == fs.FP16
     assert fitted(hopper, fs.FP64, fs.FP64).result_format == fs.FP64
-    assert fitted(fs.TensorCore("hopper", output="fp32"), fs.FP16, fs.FP16, fs.FP16).output == fs.FP32
-    assert fitted(fs.SplitK(2, hopper, "fp32"), fs.TF32, fs.TF32, fs.FP16).inner.instruction == "wgmma.k8.tf32"
+    assert fitted(fs.SplitK(2, hopper, "fp32"), fs.TF32, fs.TF32).inner.instruction == "wgmma.k8.tf32"
     assert fitted(fs.Sequential("fp16"), fs.BF16, fs.E4M3) == fs.Sequential("fp16")
     assert hopper.result_format == fs.FP32
     with pytest.raises(ValueError, match="does not multiply BF16 by FP16"):

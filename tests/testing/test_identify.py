@@ -74,7 +74,7 @@ def same(name, description, fmt, k, result=None):
         return name is not None
     operand = fs.as_format(fmt)
     fixed = [
-        fitted(fs.as_accumulation(text), operand, operand, result and fs.as_format(result))
+        fitted(fs.as_accumulation(text), operand, operand)
         for text in (name, description)
     ]
     for kind in ("cancelling", "subnormal", "normal", "overflow"):

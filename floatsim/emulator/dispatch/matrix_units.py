@@ -38,7 +38,7 @@ def _instruction(case: Case) -> Instruction:
     unit, (a, b) = case.accumulation, case.terms
     assert isinstance(unit, TensorCore)
     assert b is not None
-    return unit.row(a, b, unit.output, case.scales)
+    return unit.row(a, b, case.scales)
 
 
 class TensorCoreKernel:

@@ -130,7 +130,7 @@ def _instruction(unit: TensorCore, a: FloatFormat, b: FloatFormat) -> CpuDot:
     """Return the instruction of a unit for operands of these formats, if this CPU has it."""
     if unit.architecture.processor != "CPU":
         raise ValueError(f"{unit} is a sum of {unit.architecture.title}; {_SUPPORTED}")
-    row = unit.row(a, b, unit.output)
+    row = unit.row(a, b)
     dot = find_dot(unit.arch, row.name, a, b, row.output)
     _check_supported(dot)
     return dot
