@@ -31,10 +31,10 @@ Operations
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
     descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
-                    as_accumulation (from text)
+                    Converted Residue Tf32x3 Epilogue (parts of GPU kernels), as_accumulation (from text)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
                     identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
-                    CPU)
+                    CPU, and how cuBLAS and cuDNN add on a GPU)
 Settings
     options         rounding= overflow= daz= ftz= tininess= seed= of each call; `help(fs.quantize)` explains them
     context         with fs.context(rounding="toward_zero"): the options of all calls inside
@@ -86,7 +86,8 @@ _HOMES = {
         "total_order unordered"
     ),
     ".accumulation": (
-        "Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree as_accumulation"
+        "Blocked Converted Epilogue Exact Kahan Neumaier Pairwise Parts Permuted Residue Sequential SplitK Strided "
+        "TensorCore Tf32x3 Tree as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
     ".arrays.linalg": "dot explain_plan matmul",

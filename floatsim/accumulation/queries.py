@@ -59,7 +59,8 @@ def fitted(
         row = accumulation.row(a, b, scales)
         return TensorCore(accumulation.arch, row.name, row.output)
     if accumulation.children and tensor_cores(accumulation):
-        return accumulation.with_children(lambda child: fitted(child, a, b, scales))
+        x, y = accumulation.operand_formats(a, b)
+        return accumulation.with_children(lambda child: fitted(child, x, y, scales))
     return accumulation
 
 

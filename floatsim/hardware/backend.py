@@ -25,7 +25,7 @@ from floatsim.accumulation import (
     leaves,
     settled,
 )
-from floatsim.accumulation.partition import partition
+from floatsim.accumulation.partition import is_dealt, partition
 from floatsim.arrays import events as recording
 from floatsim.emulator import elementwise as elements
 from floatsim.emulator.accumulate import Sums
@@ -207,7 +207,7 @@ class _Evaluation:
             return self._leaf(accumulation, terms, ranges, start)
         if isinstance(accumulation, TensorCore):
             return self._matrix_unit(accumulation, terms, ranges, start)
-        unsupported = isinstance(accumulation, SplitK) and accumulation.through is not None
+        unsupported = isinstance(accumulation, SplitK) and (accumulation.through is not None or is_dealt(accumulation))
         if unsupported or not isinstance(accumulation, Blocked | SplitK | Strided):
             raise ValueError(f"backend='hardware' does not support {accumulation}; {_SUPPORTED}")
         if isinstance(accumulation, Blocked) and self._is_promoted(accumulation, terms, ranges):

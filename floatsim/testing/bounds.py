@@ -28,6 +28,8 @@ from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
     Composite,
+    Converted,
+    Epilogue,
     Exact,
     Kahan,
     Leaf,
@@ -35,9 +37,11 @@ from floatsim.accumulation import (
     Parts,
     Permuted,
     ProductLeaf,
+    Residue,
     SplitK,
     Strided,
     TensorCore,
+    Tf32x3,
     TreeLeaf,
     fitted,
     leaves,
@@ -193,6 +197,8 @@ def path_of(
         return _path_of_parts(accumulation, terms, with_c, rounding)
     if isinstance(accumulation, Composite):
         return _composite_path(accumulation, n, terms, with_c, rounding)
+    if isinstance(accumulation, Converted | Residue | Tf32x3 | Epilogue):
+        raise ValueError(f"{accumulation} has no bound here; pass its inner description, {accumulation.inner}")
     assert isinstance(accumulation, Leaf)
     return _leaf_path(accumulation, n, terms, with_c, RoundingAttributes(rounding))
 

@@ -10,6 +10,7 @@ from floatsim.emulator.dispatch.counting import Counting
 from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.emulator.dispatch.float32 import Float32, Native, StochasticBF16
 from floatsim.emulator.dispatch.float64 import Float64
+from floatsim.emulator.dispatch.gpu_kernels import ConvertedCandidate, ResidueCandidate, Tf32x3Candidate
 from floatsim.emulator.dispatch.integer import IntegerCandidate
 from floatsim.emulator.dispatch.kernel import Candidate
 from floatsim.emulator.dispatch.matrix_units import (
@@ -26,6 +27,9 @@ CANDIDATES: tuple[Candidate, ...] = (
     Vectors(),
     PermutedCandidate(),
     CompositeCandidate(),
+    ConvertedCandidate(),
+    ResidueCandidate(),
+    Tf32x3Candidate(),
     TensorCoreFloat32(),
     TensorCoreFloat64(),
     TensorCoreSteps(),
@@ -40,7 +44,7 @@ CANDIDATES: tuple[Candidate, ...] = (
 )
 """Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
 
-_ALWAYS = frozenset({"permuted", "parts", "integer", "tensorcore integer"})
+_ALWAYS = frozenset({"permuted", "parts", "converted", "residue", "tf32x3", "integer", "tensorcore integer"})
 allowed: frozenset[str] | None = None
 """The names of the candidates that plans may use, or None for all; `only` sets it."""
 
