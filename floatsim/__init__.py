@@ -30,6 +30,7 @@ Operations
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
+                    scaled_mm (FP8 with FP32 scales, as torch._scaled_mm)
     descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
                     Converted Residue Tf32x3 Epilogue (parts of GPU kernels), as_accumulation (from text)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
@@ -92,6 +93,7 @@ _HOMES = {
     ".accumulation.libraries": "NotDescribedError library_sum",
     ".arrays.linalg": "dot explain_plan matmul",
     ".arrays.einsum": "einsum",
+    ".arrays.scaled_mm": "scaled_mm",
     ".arrays.exchange": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",

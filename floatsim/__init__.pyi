@@ -68,7 +68,7 @@ __all__ = [
     "minimum", "minimum_number", "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter",
     "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize",
     "quantize_blocks", "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
-    "rsqrt", "save", "scalb", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu",
+    "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu",
     "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing",
     "to_integer", "to_jax", "to_torch", "total_order", "training", "trunc", "ulp", "ulp_distance", "unordered", "var",
     "vdot",

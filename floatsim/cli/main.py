@@ -43,6 +43,7 @@ from floatsim.cli.console import (
 )
 from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, identify_command, strength_command
 from floatsim.cli.explain import explain_command
+from floatsim.cli.kernel import kernel_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
 from floatsim.cli.questions import questions_command
@@ -396,6 +397,7 @@ for _command in (
 app.command("operators")(operators_command)
 app.command("train")(train_command)
 app.command("explain")(explain_command)
+app.command("kernel")(kernel_command)
 app.command("claims")(claims_command)
 app.command("questions")(questions_command)
 app.command("warmup")(warmup_command)
