@@ -176,7 +176,8 @@ FORMS = {
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
 OTHER_MEANINGS = {  # pages whose first uses of a term's word mean another thing, such as a `with` block
-    "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding pytorch",
+    "block": "conventions formats gpu-libraries how-to sums 03_ends 04_orders", "alignment": "gpu-libraries",
+    "bias": "02_rounding pytorch",
     "term": "emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
 }  # fmt: skip
 OTHER_PHRASES = {  # words that mean another thing than the term on every page: they are no first uses, and never links
