@@ -89,7 +89,7 @@ class Converted(_Wrapper):
     rounding: Rounding = Rounding.TIES_TO_EVEN
 
     def __init__(
-        self, format: FormatLike, inner: AccumulationLike, rounding: RoundingLike = Rounding.TIES_TO_EVEN
+        self, format: FormatLike, inner: AccumulationLike, rounding: RoundingLike = "ties_to_even"
     ) -> None:  # fmt: skip
         object.__setattr__(self, "format", accumulator_format(format))
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
@@ -290,8 +290,8 @@ class Epilogue(_Wrapper):
     activation: str | None = None
 
     def __init__(
-        self, inner: AccumulationLike, format: FormatLike = FP32, fused: str = "sum", through: FormatLike | None = None,
-        activation: str | None = None,
+        self, inner: AccumulationLike, format: FormatLike = "fp32", fused: str = "sum",
+        through: FormatLike | None = None, activation: str | None = None,
     ) -> None:  # fmt: skip
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
         object.__setattr__(self, "format", accumulator_format(format))
