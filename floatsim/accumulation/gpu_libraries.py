@@ -218,10 +218,11 @@ def _xmma(match: re.Match[str], call: KernelCall) -> Accumulation:
     tile, parts = int(match["k"]), call.parts()
     if "segment_k_on" in call.name:
         raise NotDescribedError("segment_k_on splits K in an order that is fixed but not known")
-    if call.clears and not (parts > 1 and -(-call.k // tile) <= min(parts, _SLOTS)):
+    whole = parts == 1 and "segment_k_off" in call.name  # the Memset is for the order of the tiles of the result
+    if call.clears and not whole and not (parts > 1 and -(-call.k // tile) <= min(parts, _SLOTS)):
         raise NotDescribedError(
             "after a Memset the kernel adds its parts itself, in an order that is fixed but not known (it is known if "
-            f"each part has one tile of K, up to {_SLOTS} tiles)"
+            f"each part has one tile of K, up to {_SLOTS} tiles, and with segment_k_off and z = 1, which has no parts)"
         )
     if parts > 1 and not (call.clears or any("execute_split_k_kernel" in name for name in call.kernels)):
         raise NotDescribedError(
@@ -351,7 +352,7 @@ RULES = (
         r"(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)_", (*FLOATS, "float64"),
         "one chain of fused multiply-adds, or of TF32 instructions on operands rounded ties to even; with grid z = s "
         "> 1 and an execute_split_k_kernel, tile t of K belongs to part t % s, and the parts are added in order. After "
-        "a Memset the kernel adds its parts itself: described only if each part has one tile",
+        "a Memset the kernel adds its parts itself: described if each part has one tile, and with segment_k_off",
         "524 of 524 products, 9 more refused",
         ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_execute_kernel"
          "__5x_cublas",

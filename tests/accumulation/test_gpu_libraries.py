@@ -65,6 +65,9 @@ def test_one_rule_for_each_example():
      "splitk(4, sequential(fp32, fused), sequential(fp32), tile=8, dealt)"),
     (["Memset (Device)", XMMA + "_kernel__5x_cublas"], {"dtype": "float32", "grid": (2, 2, 16), "shape": (64, 64, 100)},
      "splitk(16, sequential(fp32, fused), sequential(fp32), tile=8, dealt)"),
+    (["Memset (Device)", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_"
+      "k_off_kernel__5x_cublas"], {"dtype": "float32", "grid": (132, 1, 1), "shape": (4096, 8192, 64)},
+     "converted(tf32, tensorcore(hopper))"),
     ("void gemmSN_NN_kernel<float, 128, 2, 4, 8, 4, 4, false, ", {"dtype": "float32"},
      "splitk(2, sequential(fp32, fused), sequential(fp32))"),
     ("void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false, ", {"dtype": "float32"},
@@ -388,7 +391,7 @@ def test_epilogues_of_cublas(fmt):
         if not same:
             told[key] = f"{region.accumulate} {[name[:80] for name in call.names]}"
     assert not any(what == "wrong" for _, what in found), (found, told)
-    assert sum(number for (_, what), number in found.items() if what == "equal") >= 97, (found, told)
+    assert sum(number for (_, what), number in found.items() if what == "equal") >= 91, (found, told)
 
 
 _FMA, _FMA64 = "sequential(fp32, fused)", "sequential(fp64, fused)"
