@@ -31,11 +31,13 @@ Operations
     comparison      equal less total_order classify isnan issubnormal ...
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
+                    scaled_mm (FP8 with FP32 scales, as torch._scaled_mm)
     descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
-                    as_accumulation (from text), ACCUMULATIONS (the names)
+                    Converted Residue Tf32x3 Epilogue (parts of GPU kernels), as_accumulation (from text),
+                    ACCUMULATIONS (the names)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
                     identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
-                    CPU)
+                    CPU, and how cuBLAS and cuDNN add on a GPU)
 Settings
     options         rounding= overflow= daz= ftz= tininess= seed= of each call; `help(fs.quantize)` explains them
     context         with fs.context(rounding="toward_zero"): the options of all calls inside
@@ -88,12 +90,13 @@ _HOMES = {
         "total_order unordered"
     ),
     ".accumulation": (
-        "ACCUMULATIONS Blocked Exact Kahan Neumaier Pairwise Parts Permuted Sequential SplitK Strided TensorCore Tree "
-        "as_accumulation"
+        "ACCUMULATIONS Blocked Converted Epilogue Exact Kahan Neumaier Pairwise Parts Permuted Residue Sequential "
+        "SplitK Strided TensorCore Tf32x3 Tree as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
     ".arrays.linalg": "Part dot explain_plan matmul",
     ".arrays.einsum": "einsum",
+    ".arrays.scaled_mm": "scaled_mm",
     ".arrays.exchange": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",

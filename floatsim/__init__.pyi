@@ -11,8 +11,8 @@ from floatsim import (
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
-    ACCUMULATIONS, AccumulationLike, Blocked, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted, Sequential, SplitK,
-    Strided, TensorCore, Tree, as_accumulation,
+    ACCUMULATIONS, AccumulationLike, Blocked, Converted, Epilogue, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted,
+    Residue, Sequential, SplitK, Strided, TensorCore, Tf32x3, Tree, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.equality import equal_shares
@@ -52,26 +52,26 @@ from floatsim.quantization.calibration import best_scale
 from floatsim.testing.identification import identify
 
 __all__ = [
-    "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "DIVIDE_BY_ZERO", "E2M1", "E2M3", "E3M2", "E3M4",
-    "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Exact", "ExplainedOperation",
-    "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass", "FloatFormat",
-    "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW", "Overflow",
-    "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Rounding", "Sequential", "Specials", "SplitK", "Strided",
-    "SweepTable", "TF32", "TensorCore", "Tininess", "Tree", "UNDERFLOW", "absolute", "acos", "add", "array",
-    "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context",
-    "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks",
-    "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add",
-    "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor",
-    "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal",
-    "hardware", "hypot", "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_sum",
-    "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
-    "minimum_number", "mish", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit",
-    "norm", "not_equal", "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize",
-    "quantize_blocks", "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint",
-    "rsqrt", "save", "scalb", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh",
-    "softplus", "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer",
-    "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "var",
-    "vdot",
+    "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "Converted", "DIVIDE_BY_ZERO", "E2M1", "E2M3",
+    "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Epilogue", "Exact",
+    "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass",
+    "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW",
+    "Overflow", "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Residue", "Rounding", "Sequential",
+    "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Tininess", "Tree", "UNDERFLOW",
+    "absolute", "acos", "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context",
+    "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum",
+    "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf",
+    "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
+    "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context",
+    "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "isfinite", "isinf", "isnan",
+    "issubnormal", "less", "less_equal", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
+    "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "multiply", "named_formats", "negative",
+    "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
+    "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
+    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
+    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
+    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
+    "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 
@@ -1894,6 +1894,66 @@ def scalb(
 @overload
 def scalb(
     a: Floats, n: Integers, *, out: Out = None, return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+) -> Any: ...
+
+@overload
+def scaled_mm(
+    a: FloatArray, b: Floats, scale_a: Values, scale_b: Values, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: FormatLike = 'bf16', use_fast_accum: bool = False,
+    accumulate: AccumulationLike = 'hopper', out: FloatArray | None = None,
+) -> FloatArray:
+    """Return the product of FP8 matrices with FP32 scales, as `torch._scaled_mm` and cuBLASLt compute it."""
+@overload
+def scaled_mm(
+    a: Floats, b: FloatArray, scale_a: Values, scale_b: Values, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: FormatLike = 'bf16', use_fast_accum: bool = False,
+    accumulate: AccumulationLike = 'hopper', out: FloatArray | None = None,
+) -> FloatArray: ...
+@overload
+def scaled_mm(
+    a: Floats, b: Floats, scale_a: FloatArray, scale_b: Values, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: FormatLike = 'bf16', use_fast_accum: bool = False,
+    accumulate: AccumulationLike = 'hopper', out: FloatArray | None = None,
+) -> FloatArray: ...
+@overload
+def scaled_mm(
+    a: Floats, b: Floats, scale_a: Values, scale_b: FloatArray, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: FormatLike = 'bf16', use_fast_accum: bool = False,
+    accumulate: AccumulationLike = 'hopper', out: FloatArray | None = None,
+) -> FloatArray: ...
+@overload
+def scaled_mm(
+    a: NDArray[Any], b: NDArray[Any] | Scalar, scale_a: NDArray[Any] | Scalar, scale_b: NDArray[Any] | Scalar, *,
+    bias: Floats | None = None, scale_result: Values | None = None,
+    format: ArrayFormatName | type[np.floating[Any]] | None = 'bf16', use_fast_accum: bool = False,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = 'hopper', out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def scaled_mm(
+    a: Scalar, b: NDArray[Any], scale_a: NDArray[Any] | Scalar, scale_b: NDArray[Any] | Scalar, *,
+    bias: Floats | None = None, scale_result: Values | None = None,
+    format: ArrayFormatName | type[np.floating[Any]] | None = 'bf16', use_fast_accum: bool = False,
+    accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = 'hopper', out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def scaled_mm(
+    a: Scalar, b: Scalar, scale_a: NDArray[Any], scale_b: NDArray[Any] | Scalar, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = 'bf16',
+    use_fast_accum: bool = False, accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = 'hopper',
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def scaled_mm(
+    a: Scalar, b: Scalar, scale_a: Scalar, scale_b: NDArray[Any], *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: ArrayFormatName | type[np.floating[Any]] | None = 'bf16',
+    use_fast_accum: bool = False, accumulate: ArrayAccumulationName | type[np.floating[Any]] | None = 'hopper',
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def scaled_mm(
+    a: Floats, b: Floats, scale_a: Values, scale_b: Values, *, bias: Floats | None = None,
+    scale_result: Values | None = None, format: FormatLike = 'bf16', use_fast_accum: bool = False,
+    accumulate: AccumulationLike = 'hopper', out: Out = None,
 ) -> Any: ...
 
 @overload

@@ -339,11 +339,20 @@ class Permuted:
     inner: Description
 
 
-Description = Leaf | Composite | Permuted
+@dataclass(frozen=True)
+class Converted:
+    """Terms, or the factors of products, that are converted to a format first. With factors it is the outermost."""
+
+    format: Format
+    style: Style
+    inner: Description
+
+
+Description = Leaf | Composite | Permuted | Converted
 
 
 def outermost(description: Description) -> Leaf:
-    if isinstance(description, Permuted):
+    if isinstance(description, Permuted | Converted):
         return outermost(description.inner)
     return description if isinstance(description, Leaf) else outermost(description.outer)
 
@@ -353,9 +362,18 @@ def innermost(description: Description) -> Leaf:
     return description if isinstance(description, Leaf) else innermost(description.inner)
 
 
+def reads_flushed(description: Description) -> bool:
+    """Whether the terms of a description are read with daz: by its first leaf, unless they are converted first."""
+    if isinstance(description, Leaf):
+        return description.style.daz
+    return not isinstance(description, Converted) and reads_flushed(description.inner)
+
+
 def formats(description: Description) -> list[Format]:
     if isinstance(description, Permuted):
         return formats(description.inner)
+    if isinstance(description, Converted):
+        return [description.format, *formats(description.inner)]
     if isinstance(description, Composite):
         within = [] if description.through is None else [description.through]
         return within + [fmt for each in (description.inner, *description.inners, description.outer)
@@ -372,10 +390,14 @@ class Sum:
         self.unit = _arithmetic(leaf.format, grid, leaf.style)
         if isinstance(description, Permuted):
             self.inner = Sum(description.inner, grid)
+        elif isinstance(description, Converted):
+            self.inner = Sum(description.inner, grid)
+            self.convert = _arithmetic(description.format, grid, description.style).enter
+            self.read_term = _arithmetic(description.format, grid, innermost(description).style).read
         elif isinstance(description, Composite):
             self.inners = [Sum(inner, grid) for inner in description.inners or (description.inner,)]
             self.outer = Sum(description.outer, grid)
-            style = Style(daz=innermost(description.outer).style.daz)
+            style = Style(daz=reads_flushed(description.outer))
             widest = max((inner.unit.format for inner in self.inners), key=lambda fmt: (fmt.precision, -fmt.quantum))
             self.read_part = _arithmetic(widest, grid, style).read
             if description.through is not None:
@@ -391,9 +413,15 @@ class Sum:
         description, unit = self.description, self.unit
         if isinstance(description, Leaf):
             return self._leaf(self._terms(x, y), seed)
+        if isinstance(description, Converted):
+            assert y is None
+            return self.inner([self.read_term(self.convert(term, True)) for term in x], None, seed)
         if isinstance(description, Permuted):
             order = _order(description.order, len(x))
             return self.inner([x[k] for k in order], None if y is None else [y[k] for k in order], seed)
+        if description.rule == "dealt":
+            order = sorted(range(len(x)), key=lambda k: (k // description.tile % description.count, k))
+            x, y = [x[k] for k in order], None if y is None else [y[k] for k in order]
         parts = [(x[part], None if y is None else y[part]) for part in _parts(description, len(x))]
         inners = self.inners if description.inners else self.inners * len(parts)
         found = [self.read_part(inner(u, v, None)) for inner, (u, v) in zip(inners, parts, strict=len(parts) > 0)]
@@ -464,6 +492,8 @@ def _length(accumulation: Composite, part: int, n: int, left: int) -> int:
         return accumulation.lengths[part]
     if accumulation.kind == "splitk":
         tiles = n / tile
+        if rule == "dealt":
+            return sum(k // tile % count == part for k in range(n))
         if rule == "parallel":
             return left if part == count - 1 else int(tiles) // count * tile
         return math.ceil(math.ceil(tiles) / count) * tile
@@ -487,6 +517,14 @@ def _order(order: str | tuple[int, ...], n: int) -> list[int]:
         return list(range(n))[::-1]
     if name == "strided":
         return sorted(range(n), key=lambda k: (k % int(numbers), k))
+    if name == "conv":
+        size, _, descending = numbers.partition("-")
+        rows, columns, channels = map(int, size.split("x"))
+        places = rows * columns
+        group = places * channels
+        sign = -1 if descending else 1
+        return sorted(range(n), key=lambda k: (k // group, *(
+            (sign * (k % places), k % group // places) if k < n - n % group else (k,))))  # fmt: skip
     vectors, width = map(int, numbers.split("x"))
     whole = n - n % (vectors * width)
     return sorted(range(n), key=lambda k: (k // (vectors * width), -(k // width) if k < whole else 0, k))
@@ -671,11 +709,25 @@ class _Run:
         return call.result.encode(acc, self.shift)
 
 
+def _converted(to: Converted, rows: Sequence[Sequence[int]], fmt: Format) -> tuple[list[list[int]], Format]:
+    """Codes in the format of a conversion, which reads and writes subnormal numbers."""
+    grid = min(fmt.quantum, to.format.quantum)
+    enter = _arithmetic(to.format, grid, to.style).enter
+    found = [
+        [to.format.encode(enter(fmt.decode(code, fmt.quantum - grid), True), to.format.quantum - grid) for code in row]
+        for row in rows
+    ]
+    return found, to.format
+
+
 def matmul(
     call: Call, a: Sequence[Sequence[int]], b: Sequence[Sequence[int]], fa: Format, fb: Format,
     c: Sequence[Sequence[int]] | None = None, fc: Format | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """The codes of the product of a, rows of codes, and b, *columns* of codes."""
+    while isinstance(call.description, Converted):
+        a, fa, b, fb = *_converted(call.description, a, fa), *_converted(call.description, b, fb)
+        call = replace(call, description=call.description.inner)
     run = _Run(call, (fa, fb), fc)
     shift = fa.quantum + fb.quantum - run.grid
     left = [[fa.decode(code, 0, run.daz) for code in row] for row in a]
@@ -690,6 +742,9 @@ def sums(
     call: Call, rows: Sequence[Sequence[int]], fmt: Format, c: Sequence[int] | None = None, fc: Format | None = None
 ) -> list[int]:
     """The code of the sum of each row of codes; c has one start value a row."""
+    while isinstance(call.description, Converted):
+        rows, fmt = _converted(call.description, rows, fmt)
+        call = replace(call, description=call.description.inner)
     run = _Run(call, (fmt,), fc)
     shift = fmt.quantum - run.grid
     terms = [[fmt.decode(code, shift, run.daz) for code in row] for row in rows]
@@ -723,6 +778,9 @@ def description_of(attributes: Any, rounding: Any, ftz: bool, daz: bool, before:
     of = functools.partial(description_of, rounding=rounding, ftz=ftz, daz=daz, before=before)
     if kind == "permuted":
         return Permuted(attributes.order, of(attributes.inner))
+    if kind == "converted":
+        style = Style(MODES.index(attributes.rounding.name.lower()))
+        return Converted(format_of(attributes.format), style, of(attributes.inner))
     if kind == "parts":
         inners = tuple(map(of, attributes.inners))
         return Composite(kind, inners[0], of(attributes.outer), 1, inners, attributes.lengths)

@@ -179,7 +179,8 @@ FORMS = {
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
 OTHER_MEANINGS = {  # pages whose first uses of a term's word mean another thing, such as a `with` block
-    "block": "conventions formats how-to sums 03_ends 04_orders", "bias": "02_rounding pytorch",
+    "block": "conventions formats gpu-libraries how-to sums 03_ends 04_orders", "alignment": "gpu-libraries",
+    "bias": "02_rounding pytorch",
     "term": "emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
 }  # fmt: skip
 OTHER_PHRASES = {  # words that mean another thing than the term on every page: they are no first uses, and never links
@@ -353,7 +354,11 @@ def test_table_of_accumulations_has_every_kind():
 
     shown = set().union(*(kinds(fs.as_accumulation(text)) for text in ACCUMULATIONS))
     public = {value for name in accumulation.__all__ if isinstance(value := getattr(accumulation, name), type)}
-    assert shown | {fs.Parts} == {  # `Parts` is for one number of terms, and the table has two
+    # `Parts` is for one number of terms, and the table has two; docs/sums.md has the parts of GPU kernels
+    others = {fs.Parts, fs.Converted, fs.Residue, fs.Tf32x3, fs.Epilogue}
+    page = (ROOT / "docs" / "sums.md").read_text(encoding="utf-8")
+    assert all(f"`fs.{kind.__name__}(" in page for kind in others)
+    assert shown | others == {
         kind for kind in public if issubclass(kind, accumulation.Accumulation) and kind.__name__ in fs.__all__
     }
 

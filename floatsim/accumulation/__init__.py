@@ -6,7 +6,8 @@ own format. The terms of a matrix product are products. The terms of a sum are t
 *Leaves* add terms: `Sequential`, `Pairwise`, `Tree`, `Kahan`, `Neumaier`, `Exact`. *Composites* split the terms into
 parts. An inner description adds each part, and an outer description adds the results of the parts: `Strided`,
 `Blocked`, `SplitK`, `Parts`. `Permuted` reorders the terms of its inner description. A `TensorCore` adds products as a
-matrix unit does, which is not a sequence of IEEE operations. Every description has a text form: see `parse`.
+matrix unit does, which is not a sequence of IEEE operations. `Converted`, `Residue`, `Tf32x3` and `Epilogue` are parts
+of GPU kernels. Every description has a text form: see `parse`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ from floatsim.accumulation.composites import (
     Parts,
     SplitK,
     Strided,
+)
+from floatsim.accumulation.gpu_kernels import (
+    Converted,
+    Epilogue,
+    Residue,
+    Tf32x3,
+    has_epilogue,
+    is_symmetric,
 )
 from floatsim.accumulation.leaves import (
     Exact,
@@ -58,8 +67,9 @@ from floatsim.accumulation.text import (
 )
 
 __all__ = [
-    "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Exact", "Kahan",
-    "Leaf", "Neumaier", "Pairwise", "Parts", "Permuted", "ProductLeaf", "Same", "Sequential", "SplitK", "Strided",
-    "TensorCore", "Tree", "TreeLeaf", "accumulator_format", "as_accumulation", "fitted", "leaves", "parse",
-    "rounds_stochastically", "settled", "tensor_cores", "value_text",
+    "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Converted",
+    "Epilogue", "Exact", "Kahan", "Leaf", "Neumaier", "Pairwise", "Parts", "Permuted", "ProductLeaf", "Residue", "Same",
+    "Sequential", "SplitK", "Strided", "TensorCore", "Tf32x3", "Tree", "TreeLeaf", "accumulator_format",
+    "as_accumulation", "fitted", "has_epilogue", "is_symmetric", "leaves", "parse", "rounds_stochastically", "settled",
+    "tensor_cores", "value_text",
 ]  # fmt: skip

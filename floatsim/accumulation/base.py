@@ -102,6 +102,10 @@ class Accumulation(metaclass=_OneObject):
         """Return this description with each of its `children` changed by a function."""
         return self
 
+    def operand_formats(self, a: FloatFormat, b: FloatFormat) -> tuple[FloatFormat, FloatFormat]:
+        """Return the formats in which the `children` read operands of these formats."""
+        return a, b
+
     @classmethod
     def is_word(cls, text: str) -> bool:
         """Return whether a positional argument of the text form is a word of its own, and not a description."""

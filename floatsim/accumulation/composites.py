@@ -22,7 +22,7 @@ Runs: TypeAlias = "list[tuple[int, int]]"
 
 
 _BLOCK_RULES = ("full", "equal", "halve")
-_SPLIT_RULES = ("serial", "parallel", "universal")
+_SPLIT_RULES = ("serial", "parallel", "universal", "dealt")
 
 
 @hashed_once
@@ -175,7 +175,7 @@ class Blocked(Composite):
 @hashed_once
 @dataclass(frozen=True, repr=False, init=False)
 class SplitK(Composite):
-    """K split into `parts` of consecutive terms, summed as in `Blocked`. Parts without a term are skipped.
+    """K split into `parts`, summed as in `Blocked`. Parts without a term are skipped.
 
     A second pass adds the results of the parts. CUTLASS's split-K kernels split K at multiples of their tile, and each
     of its three modes has its own rule (include/cutlass/gemm/kernel/gemm.h, gemm_splitk_parallel.h,
@@ -196,6 +196,8 @@ class SplitK(Composite):
         - "serial" and "universal": ceil(ceil(K / tile) / parts) * tile; the last part may be short. K = 600 in 4 parts
           is 160, 160, 160, 120 with a tile of 32, and 152, 152, 152, 144 with a tile of 8.
         - "parallel": floor(K / (tile * parts)) * tile; the last part has all other terms: 128, 128, 128, 216.
+        - "dealt": tile t belongs to part t % parts, so that the parts are not consecutive; the last tile may be short:
+          the tiles 0, 4, 8, ... and 1, 5, 9, ... So NVIDIA's execute_split_k_kernel shares K.
     through : format, optional
         The format of D in memory: the running sum is rounded to it, with outer's rounding, FTZ and DAZ, after each
         part, also if it is outer's own format. In
@@ -219,6 +221,9 @@ class SplitK(Composite):
     [[(160, 3), (120, 1)], [(128, 3), (216, 1)]]
     >>> print(fs.SplitK(4, "hopper", "fp32", tile=64, through="fp16"))
     splitk(4, tensorcore(hopper), sequential(fp32), tile=64, through=fp16)
+    >>> x = fs.array([1.0, 2048.0, 1.0, 0.0], "fp16")  # 1 + 2048 and 1 + 0; dealt: 1 + 1 and 2048 + 0
+    >>> [fs.sum(x, accumulate=text).item() for text in ("splitk(2, fp16, fp16)", "splitk(2, fp16, fp16, dealt)")]
+    [2048.0, 2050.0]
     """
 
     text_form = "splitk(parts, inner, outer)"
@@ -251,13 +256,24 @@ class SplitK(Composite):
         """Return the lengths of the parts of n terms.
 
         >>> import floatsim as fs
-        >>> fs.SplitK(4, "fp32", "fp32").runs(10)
-        [(3, 3), (1, 1)]
+        >>> fs.SplitK(4, "fp32", "fp32").runs(10), fs.SplitK(4, "fp32", "fp32", 3, "dealt").runs(16)
+        ([(3, 3), (1, 1)], [(6, 1), (4, 1), (3, 2)])
         """
+        if self.rule == "dealt":
+            return self._dealt(n)
         if self.rule == "parallel":
             length = n // (self.tile * self.parts) * self.tile
             return _compact([(length, self.parts - 1), (n - length * (self.parts - 1), 1)])
         return _equal(_up(-(-n // self.parts), self.tile), n)
+
+    def _dealt(self, n: int) -> Runs:
+        tiles = -(-n // self.tile)
+        rounds, more = divmod(tiles, self.parts)
+        long, short = (rounds + 1) * self.tile, rounds * self.tile
+        missing = tiles * self.tile - n  # in the last tile, which the last part of the longest ones has
+        if more:
+            return _compact([(long, more - 1), (long - missing, 1), (short, self.parts - more)])
+        return _compact([(short, self.parts - 1), (short - missing, 1)])
 
     def _texts(self, show: Any) -> list[str]:
         texts = [str(self.parts), show(self.inner), show(self.outer), *_tile_text(self.tile)]

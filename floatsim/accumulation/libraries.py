@@ -1,4 +1,4 @@
-"""The sums of named libraries on CPUs, as ordinary descriptions.
+"""The sums of named libraries, as ordinary descriptions: on CPUs, and on GPUs from the names of their kernels.
 
 Each row of `ROWS` says what was compared with the library: versions, CPUs, threads and shapes. A description never
 depends on the machine that asks: the version, the CPU and the number of threads are arguments.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from floatsim.accumulation import library_rules as rules
+from floatsim.accumulation.gpu_libraries import kernel_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
 from floatsim.formats._validation import as_index, nearest_name
 
@@ -131,7 +132,8 @@ ROWS = (
 
 def library_sum(
     function: str, dtype: str, shape: int | Sequence[int], *, version: str | None = None, cpu: str | None = None,
-    threads: int = 1, result: str | None = None,
+    threads: int = 1, result: str | None = None, device: str | None = None, kernel: str | Sequence[str] | None = None,
+    grid: Sequence[int] | None = None,
 ) -> Regions:  # fmt: skip
     """Return how a function of a library adds, as descriptions for `fs.matmul`, `fs.dot` and `fs.sum`.
 
@@ -139,14 +141,24 @@ def library_sum(
     `ROWS` of `floatsim.accumulation.libraries` and docs/libraries.md list the verified combinations. Every other
     combination is an error.
 
+    On a GPU the bits follow from the name of the kernel, which a profiler shows: pass `device`, `kernel` and `grid`.
+    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels.
+
     Parameters
     ----------
     function : str
-        "numpy.matmul", "numpy.dot", "numpy.sum", "numpy.einsum", "torch.matmul", "torch.sum" or "jax.numpy.matmul".
+        "numpy.matmul", "numpy.dot", "numpy.sum", "numpy.einsum", "torch.matmul", "torch.sum" or "jax.numpy.matmul". On
+        a GPU also "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear" (with a bias),
+        "torch._addmm_activation" (relu), "torch._scaled_mm", "cupy.matmul", and the convolutions
+        "torch.nn.functional.conv2d" and "torch.nn.grad.conv2d_input".
     dtype : str
-        The dtype of the operands: "float32", "float64", "float16" or "bfloat16".
+        The dtype of the operands: "float32", "float64", "float16" or "bfloat16"; on a GPU also "float8_e4m3fn" and
+        "float8_e5m2". TF32 products have dtype "float32"; their kernels have names of their own.
     shape : int or sequence of int
-        (M, N, K) of a product of C-contiguous matrices (M, K) and (K, N); (K,) or K of two vectors or of a sum.
+        (M, N, K) of a product of C-contiguous matrices (M, K) and (K, N); (K,) or K of two vectors or of a sum. On a
+        GPU the matrices may have any layout, and (batch, M, N, K) is a batch. A convolution has (M, N, channels, rows,
+        columns): M places of the images, N results for each, and the channels that the sum reads, in filters of these
+        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`.
     version : str, optional
         The version of the library, without a local part ("+cpu"). It may be left out if one version was verified.
     cpu : str, optional
@@ -155,6 +167,13 @@ def library_sum(
         The number of threads of the library.
     result : str, optional
         The dtype of the result. Default: that of the operands.
+    device : str, optional
+        "h200". Then `kernel` is needed, and `cpu` and `threads` have no meaning.
+    kernel : str or sequence of str
+        The name of the kernel, or the names of all kernels of the call in their order. A kernel that splits K needs
+        all: a splitKreduce_kernel adds its parts, and a Memset before it means that it adds them itself.
+    grid : sequence of int
+        The grid (x, y, z) of the kernel that multiplies. Needed for kernels that can split K.
 
     Returns
     -------
@@ -165,7 +184,9 @@ def library_sum(
     Raises
     ------
     NotDescribedError
-        A ValueError: no row has this combination. The message says what is described.
+        A ValueError: no row has this combination. The message says what is described. On a GPU: no rule knows the
+        kernel, it is not deterministic, or the grid does not fit the shape. The message has the reason and the nearest
+        recorded kernel.
 
     Examples
     --------
@@ -181,8 +202,23 @@ def library_sum(
     ... except fs.NotDescribedError as error:
     ...     print(error)
     numpy.matmul of float32, shape (1, 64, 1000): a product with a vector (M or N is 1) is not described
+
+    On an H200:
+
+    >>> name = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_nn_align2"
+    >>> region, = fs.library_sum("torch.matmul", "float16", (64, 64, 300), device="h200", kernel=name, grid=(2, 2, 1))
+    >>> print(region.accumulate, region.format.name)
+    residue(tensorcore(hopper), 128) FP16
     """
     sizes = tuple(as_index(n, "shape", 0, 1 << 40) for n in (shape if isinstance(shape, Sequence) else (shape,)))
+    if device is not None:
+        if kernel is None:
+            raise NotDescribedError(f"{function} on device={device!r}: pass kernel=, the name that a profiler shows")
+        if cpu is not None or threads != 1:
+            raise TypeError("cpu= and threads= belong to a CPU; with device= pass kernel= and grid=")
+        return kernel_sum(function, dtype, sizes, kernel, grid, device, version, result)
+    if kernel is not None or grid is not None:
+        raise TypeError("kernel= and grid= belong to a GPU: pass device=, such as 'h200'")
     rows = _of_function(function, dtype, result)
     rows = _with(rows, "version", version and version.partition("+")[0], lambda row: row.versions)
     rows = _with(rows, "cpu", cpu, lambda row: row.cpus)

@@ -12,7 +12,7 @@ from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked, Parts, Runs, SplitK, Strided
 from floatsim.accumulation.permuted import Permuted
 
-__all__ = ["Partition", "count", "partials", "partition", "permutation", "positions", "rows"]
+__all__ = ["Partition", "count", "is_dealt", "partials", "partition", "permutation", "positions", "rows"]
 
 
 def rows(ranges: bytes) -> Indices:
@@ -71,8 +71,8 @@ def partition(accumulation: Accumulation, ranges: bytes) -> Partition:
 @lru_cache(maxsize=1024)
 def partials(accumulation: Accumulation, terms: int) -> int:
     """Return an estimate of the largest number of partial results during an evaluation."""
-    if isinstance(accumulation, Permuted):
-        return partials(accumulation.inner, terms)
+    if len(accumulation.children) == 1:
+        return partials(accumulation.children[0], terms)
     if not isinstance(accumulation, Blocked | SplitK | Strided | Parts) or terms <= 1:
         return 1
     cut = _cut(accumulation, 0, terms, 1)
@@ -83,15 +83,29 @@ def partials(accumulation: Accumulation, terms: int) -> int:
     return max(inside, len(cut) + partials(outer, len(cut)))
 
 
+def is_dealt(accumulation: Accumulation) -> bool:
+    """Return whether the parts of a description are not consecutive terms, so that it reorders them first."""
+    return isinstance(accumulation, SplitK) and accumulation.rule == "dealt"
+
+
 @lru_cache(maxsize=64)
-def positions(accumulation: Permuted, n: int) -> Indices:
+def positions(accumulation: Permuted | SplitK, n: int) -> Indices:
     """Return the order of n terms: element i is the term that position i gets.
+
+    The parts of a `SplitK` of dealt tiles are consecutive positions.
 
     >>> import floatsim as fs
     >>> positions(fs.Permuted([2, 0, 1], "fp32"), 7).tolist()
     [2, 0, 1, 5, 3, 4, 6]
+    >>> positions(fs.SplitK(2, "fp32", "fp32", 2, "dealt"), 7).tolist()
+    [0, 1, 4, 5, 2, 3, 6]
     """
     order = np.arange(n, dtype=np.int64)
+    if isinstance(accumulation, SplitK):
+        assert is_dealt(accumulation)
+        dealt: Indices = np.argsort(order // accumulation.tile % accumulation.parts, kind="stable")
+        dealt.flags.writeable = False
+        return dealt
     group = accumulation.group
     if group is not None:
         whole = n - n % len(group)
@@ -105,7 +119,7 @@ def positions(accumulation: Permuted, n: int) -> Indices:
 
 
 @lru_cache(maxsize=64)
-def permutation(accumulation: Permuted, ranges: bytes) -> tuple[Indices, Indices]:
+def permutation(accumulation: Permuted | SplitK, ranges: bytes) -> tuple[Indices, Indices]:
     """Return the terms of all ranges in the new order, one range after the other, and the ranges of these terms.
 
     >>> import floatsim as fs

@@ -15,9 +15,12 @@ from floatsim.formats._validation import as_index, nearest_name
 
 __all__ = ["Permuted"]
 
-_NAME = re.compile(r"swapped|reversed|strided-(?P<lanes>[1-9]\d*)|backwards-(?P<vectors>[1-9]\d*)x(?P<width>[1-9]\d*)")
-_EXAMPLES = ("swapped", "reversed", "strided-2", "backwards-4x4")
-_NAMES = "'swapped', 'reversed', 'strided-N', 'backwards-VxW'"
+_NAME = re.compile(
+    r"swapped|reversed|strided-(?P<lanes>[1-9]\d*)|backwards-(?P<vectors>[1-9]\d*)x(?P<width>[1-9]\d*)"
+    r"|conv-(?P<rows>[1-9]\d*)x(?P<columns>[1-9]\d*)x(?P<channels>[1-9]\d*)(?P<descending>-descending)?"
+)
+_EXAMPLES = ("swapped", "reversed", "strided-2", "backwards-4x4", "conv-3x3x64", "conv-3x3x64-descending")
+_NAMES = "'swapped', 'reversed', 'strided-N', 'backwards-VxW', 'conv-RxSxC', 'conv-RxSxC-descending'"
 
 
 @hashed_once
@@ -38,6 +41,11 @@ class Permuted(Accumulation):
         - "strided-N": the terms 0, N, 2N, ..., then 1, N + 1, ...; "strided-2" has the even terms first.
         - "backwards-VxW": groups of V vectors of W terms; the last vector of a group comes first, and the terms of a
           vector keep their order. So `np.einsum` adds its unrolled vectors.
+        - "conv-RxSxC": for a convolution with filters of R rows and S columns, whose terms have the order (channel,
+          row, column), as in `operators.conv2d` and in PyTorch's weights. Blocks of C channels follow each other; in a
+          block the filter's rows, then columns ascend, and each place has the C channels. cuDNN's and CUTLASS's
+          kernels for channels-last tensors add in this order, C being the K of their tile. With "-descending" the rows
+          and columns descend, as in cuDNN's gradients of the input.
     inner : description, format or text
         The sum of the terms in the new order.
 
@@ -77,6 +85,10 @@ class Permuted(Accumulation):
             return self.order
         if self.order == "swapped":
             return 1, 0
+        if (channels := self._number("channels")) is not None:
+            places = range((self._number("rows") or 1) * (self._number("columns") or 1))
+            ordered = reversed(places) if self.order.endswith("-descending") else places
+            return tuple(c * len(places) + place for place in ordered for c in range(channels))
         if (vectors := self._number("vectors")) is None:
             return None
         width = self._number("width") or 1

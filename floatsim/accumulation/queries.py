@@ -41,30 +41,26 @@ def _ends(accumulation: Accumulation) -> list[Accumulation]:
 
 
 def fitted(
-    accumulation: Accumulation,
-    a: FloatFormat,
-    b: FloatFormat,
-    format: FloatFormat | None = None,
-    scales: Scales | None = None,
-) -> Accumulation:
+    accumulation: Accumulation, a: FloatFormat, b: FloatFormat, scales: Scales | None = None
+) -> Accumulation:  # fmt: skip
     """Return the description for operands of these formats: every TensorCore names its instruction and output.
 
-    `format` is the requested format of the result. It affects only a TensorCore that is the whole description. Results
-    of parts are FP32 unless the description sets another output. If no instruction takes the operands, the ValueError
-    lists the existing instructions.
+    The output is FP32 (FP64 for FP64 operands) unless the description sets another one. If no instruction takes the
+    operands, the ValueError lists the existing instructions.
 
     >>> import floatsim as fs
     >>> from floatsim.accumulation import fitted, parse
-    >>> fitted(parse("hopper"), fs.E4M3, fs.E4M3, fs.FP16)
+    >>> fitted(parse("tensorcore(hopper, output=fp16)"), fs.E4M3, fs.E4M3)
     TensorCore('hopper', 'wgmma.k32', output=FP16)
-    >>> fitted(parse("blocked(hopper, 128, fp32)"), fs.E4M3, fs.E4M3, fs.FP16)
+    >>> fitted(parse("blocked(hopper, 128, fp32)"), fs.E4M3, fs.E4M3)
     Blocked(TensorCore('hopper', 'wgmma.k32', output=FP32), 128, Sequential(FP32))
     """
     if isinstance(accumulation, TensorCore):
-        row = accumulation.row(a, b, format, scales)
+        row = accumulation.row(a, b, scales)
         return TensorCore(accumulation.arch, row.name, row.output)
     if accumulation.children and tensor_cores(accumulation):
-        return accumulation.with_children(lambda child: fitted(child, a, b, None, scales))
+        x, y = accumulation.operand_formats(a, b)
+        return accumulation.with_children(lambda child: fitted(child, x, y, scales))
     return accumulation
 
 

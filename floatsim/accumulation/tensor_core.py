@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import dataclass
 from typing import Any
 
 from floatsim.accumulation.base import Accumulation, accumulator_format, value_text
-from floatsim.formats import FP16, FP32, FloatFormat, FormatLike
+from floatsim.formats import FP32, FloatFormat, FormatLike
 from floatsim.formats._hashing import hashed_once
 from floatsim.tensorcore.architectures import (
     ARCHITECTURES,
@@ -47,8 +46,9 @@ class TensorCore(Accumulation):
         architecture for the formats of the operands: mma up to Ada, wgmma on Hopper, tcgen05 on Blackwell, mma on RTX
         Blackwell. Instructions whose name ends in .tf32 accept FP32 operands and truncate them.
     output : format, optional
-        The format of D: FP32 or FP16; FP64 for FP64 operands. Default: FP16 if the call requests an FP16 result and the
-        instruction has it, else FP32.
+        The format of D, which is also that of the accumulator: FP32 or FP16; FP64 for FP64 operands. Default: FP32
+        (FP64 for FP64 operands), whatever result the call requests: cuBLAS and PyTorch accumulate FP16 products in
+        FP32 and round the sum once. "fp16" names the unit's FP16 accumulator.
 
     Raises
     ------
@@ -65,6 +65,10 @@ class TensorCore(Accumulation):
     tensorcore(hopper, wgmma.k16, output=fp16)
     >>> fs.Blocked("hopper", 128, "fp32")
     Blocked(TensorCore('hopper'), 128, Sequential(FP32))
+    >>> a, b = fs.array([[1.0] * 32], "fp16"), fs.array([[2048.0]] + [[0.0625]] * 31, "fp16")
+    >>> units = fs.TensorCore("hopper"), fs.TensorCore("hopper", output="fp16")
+    >>> [fs.matmul(a, b, accumulate=unit, format="fp16").item() for unit in units]
+    [2050.0, 2048.0]
     """
 
     text_form = "tensorcore(arch) or tensorcore(arch, instruction, output=fp16)"
@@ -100,16 +104,14 @@ class TensorCore(Accumulation):
         """The format of D. The default is FP32, although FP64 operands have an FP64 result: see `fitted`."""
         return FP32 if self.output is None else self.output
 
-    def row(
-        self, a: FloatFormat, b: FloatFormat, format: FloatFormat | None = None, scales: Scales | None = None
-    ) -> Instruction:
-        """Return the instruction for operands of these formats. `format` is the requested format of the result.
+    def row(self, a: FloatFormat, b: FloatFormat, scales: Scales | None = None) -> Instruction:
+        """Return the instruction for operands of these formats.
 
         >>> import floatsim as fs
         >>> fs.TensorCore("ada").row(fs.E4M3, fs.E5M2).name
         'mma.m16n8k32'
         """
-        return _row(self, a, b, format, scales)
+        return _row(self, a, b, scales)
 
     def _texts(self, show: Any) -> list[str]:
         texts = [show(self.arch)] if self.instruction is None else [show(self.arch), show(self.instruction)]
@@ -117,10 +119,5 @@ class TensorCore(Accumulation):
 
 
 @functools.lru_cache(maxsize=256)
-def _row(
-    unit: TensorCore, a: FloatFormat, b: FloatFormat, format: FloatFormat | None, scales: Scales | None
-) -> Instruction:
-    if unit.output is None and format == FP16:
-        with contextlib.suppress(ValueError):
-            return select(unit.architecture, unit.instruction, a, b, FP16, scales)
+def _row(unit: TensorCore, a: FloatFormat, b: FloatFormat, scales: Scales | None) -> Instruction:
     return select(unit.architecture, unit.instruction, a, b, unit.output, scales)

@@ -15,6 +15,7 @@ from floatsim.accumulation import (
     Sequential,
     as_accumulation,
     fitted,
+    has_epilogue,
     rounds_stochastically,
 )
 from floatsim.arrays import backends
@@ -56,14 +57,16 @@ _RECENT = IdentityCache()
 def resolve_call(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
     result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None = None,
+    matrices: bool = False,
 ) -> AccumulationCall:  # fmt: skip
     """Return the call for operands of two formats, with the instruction of a TensorCore for them.
 
-    Calls without a seed are cached. The key is the identities of their arguments and of the context.
+    Only products of `matrices` may have an epilogue. Calls without a seed are cached. The key is the identities of
+    their arguments and of the context.
     """
     if keywords.get("seed") is not None:
-        return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
-    arguments: list[object] = [accumulate, format, result_rounding, backend]
+        return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices)
+    arguments: list[object] = [accumulate, format, result_rounding, backend, matrices]
     for name, value in keywords.items():
         if value is not None:
             arguments += name, value
@@ -73,7 +76,7 @@ def resolve_call(
     key = (*arguments, a, b, scales, CURRENT_CONTEXT.get())
     found: AccumulationCall | None = _RECENT.find(key)
     if found is None:
-        found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales)
+        found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices)
         if not found.draws and found.result.attributes.rounding is not Rounding.STOCHASTIC:
             _RECENT.keep(key, found)
     return found
@@ -82,10 +85,13 @@ def resolve_call(
 def _resolved(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
     result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None,
+    matrices: bool,
 ) -> AccumulationCall:  # fmt: skip
     asked = None if format is None else as_format(format)
     accumulation = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
-    accumulation = fitted(accumulation, a, b, asked, scales)
+    if has_epilogue(accumulation) and (not matrices or any(map(has_epilogue, accumulation.children))):
+        raise TypeError(f"accumulate={accumulation}: an epilogue is the outermost description of a matrix product")
+    accumulation = fitted(accumulation, a, b, scales)
     direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
     options = resolve(keywords)
     draws = direction is Rounding.STOCHASTIC or rounds_stochastically(accumulation)

@@ -58,7 +58,7 @@ def warn_of_fp64_instruction(a: NDArray[Any], b: NDArray[Any], accumulate: Accum
     for fmt in (E4M3, E5M2, FP16, BF16):
         if all(_holds(fmt, part) for part in (x[:64], y[:64], x, y)):
             try:
-                fitted(accumulation, fmt, fmt, None, None)
+                fitted(accumulation, fmt, fmt)
             except ValueError:  # no instruction for this format
                 continue
             warn(

@@ -9,7 +9,20 @@ import math
 from typing import Any, TypeAlias
 
 from floatsim._types import Operand
-from floatsim.accumulation import Accumulation, Blocked, Parts, Permuted, SplitK, TensorCore, tensor_cores
+from floatsim.accumulation import (
+    Accumulation,
+    Blocked,
+    Converted,
+    Epilogue,
+    Parts,
+    Permuted,
+    Residue,
+    SplitK,
+    TensorCore,
+    Tf32x3,
+    tensor_cores,
+)
+from floatsim.accumulation.partition import is_dealt
 from floatsim.arrays.conversion import read_floats
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FloatFormat
@@ -98,8 +111,12 @@ def _fitting(unit: TensorCore, fmt: FloatFormat, shapes: _Shapes, a: Operand, b:
 
 def _check_parts(accumulation: Accumulation, length: int, every: int) -> None:
     """Raise a ValueError if a part of K ends inside a block that shares a scale."""
-    if isinstance(accumulation, Permuted):
+    if isinstance(accumulation, Permuted) or is_dealt(accumulation):
         raise ValueError(f"{accumulation} reorders elements that share a scale")
+    if isinstance(accumulation, Converted | Residue | Tf32x3):
+        raise ValueError(f"{accumulation} takes no scales; pass its inner description, {accumulation.inner}")
+    if isinstance(accumulation, Epilogue):
+        _check_parts(accumulation.inner, length, every)
     if not isinstance(accumulation, Blocked | SplitK | Parts) or not length:
         return
     *inners, _ = accumulation.children

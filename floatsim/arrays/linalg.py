@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     AccumulationLike,
+    Epilogue,
     TensorCore,
     as_accumulation,
     leaves,
@@ -34,6 +35,7 @@ from floatsim.arrays.types import FloatResult, Floats, Out, Values
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_index
+from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingAttributes, RoundingLike, TininessLike
 from floatsim.reference.random import Site, split_seed
 
@@ -229,6 +231,51 @@ def _scaled(
     return result[0]
 
 
+# -- epilogues ---------------------------------------------------------------------------------------------------------
+
+_EXACTLY = CallOptions(RoundingAttributes())
+"""The options of an epilogue's roundings. Those of the call have no effect."""
+
+
+def _epilogue(
+    operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
+) -> Codes:
+    """Return alpha * acc + beta * c as the `Epilogue` of the call describes it."""
+    epilogue = call.accumulation
+    assert isinstance(epilogue, Epilogue)
+    fmt = epilogue.format
+
+    def rounded(name: str, *operands: Operand, to: FloatFormat = fmt) -> Operand:
+        if name == "convert":
+            codes, events = call.backend.convert(*operands[0], to, _EXACTLY)
+        else:
+            codes, events = call.backend.elementwise(name, list(operands), to, _EXACTLY)
+        recording.note(f"{operation}.epilogue", events, list(operands), (codes, to))
+        return codes, to
+
+    def factor(x: Operand) -> tuple[Operand, bool]:
+        """Return alpha or beta in the format of the epilogue, and whether it is 1."""
+        codes, _ = call.backend.convert(*x, fmt, _EXACTLY)
+        return (codes, fmt), float(backends.emulator().decode(codes, fmt)) == 1
+
+    result = acc, epilogue.inner.result_format
+    if epilogue.through is not None:
+        result = rounded("convert", result, to=epilogue.through)
+    (alpha, no_alpha), (beta, no_beta) = factor(alpha), factor(beta)
+    if c is None:
+        result = rounded("convert", result) if no_alpha else rounded("multiply", alpha, result)
+    elif no_alpha and no_beta:
+        result = rounded("add", result, c)
+    elif epilogue.fused == "sum":
+        result = rounded("fma", alpha, result, rounded("multiply", beta, c))
+    else:
+        result = rounded("fma", beta, c, rounded("multiply", alpha, result))
+    if epilogue.activation == "relu":
+        zero = np.zeros((), fmt.code_dtype), fmt
+        result = call.backend.elementwise("maximum", [result, zero], fmt, _EXACTLY)[0], fmt
+    return result[0]
+
+
 # -- the public functions ----------------------------------------------------------------------------------------------
 
 
@@ -251,7 +298,7 @@ def matmul(
     c : array_like of floats, broadcastable to the result, optional
         An addend. With alpha = beta = 1 it enters the sum. It seeds the accumulator of Sequential, Kahan, Neumaier and
         TensorCore (rounded to their format) and the outer sum of Blocked and SplitK. Pairwise and Strided add it last.
-        It is one more term of Exact.
+        It is one more term of Exact. An Epilogue defines c, alpha and beta in its own way.
     alpha, beta : number
         Factors. Unless both are 1, t = round(alpha * acc) and the result is round(t + round(beta * c)), in the format
         of the outermost accumulator. With beta = 0, c is not read.
@@ -349,8 +396,9 @@ def matmul(
         accumulation = None if accumulate is None else as_accumulation(accumulate)
         block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), accumulation)
     call = resolve_call(
-        accumulate, x_format, y_format, format, result_rounding, backend, keywords, None if block is None else block.of
-    )
+        accumulate, x_format, y_format, format, result_rounding, backend, keywords, None if block is None else block.of,
+        matrices=True,
+    )  # fmt: skip
     scales, addend, c_float = _NO_SCALES, None, False
     if c is not None or alpha is not _UNSCALED or beta is not _UNSCALED:  # other numbers that equal 1 are also read
         scales = _scale(alpha, "alpha"), _scale(beta, "beta")
@@ -374,25 +422,28 @@ def _multiply(
 ) -> Codes:  # fmt: skip
     """Return codes in the format of the result and the shape of the batch."""
     alpha, beta = scales
-    plain = alpha.value == 1 and (c is None or beta.value == 1)
+    epilogue = isinstance(call.accumulation, Epilogue)
+    accumulation = call.accumulation.inner if isinstance(call.accumulation, Epilogue) else call.accumulation
+    plain = not epilogue and alpha.value == 1 and (c is None or beta.value == 1)
     inner = batch.inner
     addend = None if c is None else (c[0].reshape(inner), c[1])
     events = recording.wanted() if recording.ACTIVE_LOGS.get() else _NO_EVENTS
     numbered: dict[str, Any] = {} if place is None or not call.draws else {"base": place.first, "whole": place.whole}
     sums = call.backend.accumulate(
-        (batch.a, a), (batch.b, b), addend if plain else None, batch.pairs, call.accumulation, call.options, events,
+        (batch.a, a), (batch.b, b), addend if plain else None, batch.pairs, accumulation, call.options, events,
         "matmul", scales=block, **numbered,
     )  # fmt: skip
     if events:
         terms = functools.partial(_factors, batch, a, b)
-        recording.note_sums("matmul", sums, batch.shape, call.accumulation.result_format, terms)
+        recording.note_sums("matmul", sums, batch.shape, accumulation.result_format, terms)
     if plain and not call.converts:
         codes: Codes = sums.codes.reshape(batch.shape)
         return codes
 
     def finished(codes: Codes, c: Operand | None, call: AccumulationCall) -> Codes:
         if not plain:
-            codes = _scaled("matmul", codes, alpha.operand, beta.operand, c, call)
+            last = _epilogue if epilogue else _scaled
+            codes = last("matmul", codes, alpha.operand, beta.operand, c, call)
         return convert_result("matmul", codes, call) if call.converts else codes
 
     if place is None or not (call.draws or call.result.attributes.rounding is Rounding.STOCHASTIC):
@@ -520,11 +571,15 @@ def explain_plan(
         accumulation = None if accumulate is None else as_accumulation(accumulate)
         block = block_scales(scale_a, scale_b, (x, x_format), (y, y_format), accumulation)
     call = resolve_call(
-        accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of
-    )
+        accumulate, x_format, y_format, format, None, "emulator", keywords, None if block is None else block.of,
+        matrices=True,
+    )  # fmt: skip
     addend, _ = _addend(c, batch.shape)
+    accumulation = call.accumulation
+    if isinstance(accumulation, Epilogue):  # it adds c element by element
+        accumulation, addend = accumulation.inner, None
     planned = emulator.plan_sums(
-        (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, call.accumulation, call.options, events,
+        (batch.a, x_format), (batch.b, y_format), addend, batch.pairs, accumulation, call.options, events,
         scales=block,
     )[0]  # fmt: skip
     return planned

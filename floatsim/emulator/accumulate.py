@@ -11,7 +11,7 @@ import numpy as np
 from floatsim_kernels.gemm import integer
 from floatsim_kernels.runtime import cpu
 
-from floatsim.accumulation import Accumulation, Leaf, TensorCore, rounds_stochastically
+from floatsim.accumulation import Accumulation, Leaf, TensorCore, is_symmetric, rounds_stochastically
 from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch.candidates import SUMS
@@ -59,7 +59,7 @@ _MASK = (1 << 64) - 1
 def _prefers_transpose(rows: int, columns: int, accumulation: Accumulation, options: CallOptions) -> bool:
     """Return whether b.T @ a.T has the same bits, and rows that fill the lanes of vectors better than those of a @
     b."""
-    if columns >= min(LANES, rows):
+    if columns >= min(LANES, rows) or not is_symmetric(accumulation):
         return False
     return options.attributes.rounding is not Rounding.STOCHASTIC and not rounds_stochastically(accumulation)
 

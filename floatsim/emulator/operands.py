@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ from floatsim.formats.value_sets import contains
 
 __all__ = ["Operand", "Partials", "Products", "Source", "Values"]
 
+Change: TypeAlias = "Callable[[Codes, FloatFormat], tuple[Codes, FloatFormat]]"
+"""From codes and their format to other ones."""
+
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)
 
 
@@ -29,6 +32,7 @@ class Operand:
         self.codes, self.format = codes, fmt
         self._floats: dict[int, Floats] = {}  # by the bits of the carrier
         self._taken: dict[int, tuple[Indices, Operand]] = {}  # by the identity of the terms, which are kept
+        self._changed: dict[Hashable, Operand] = {}
         self._panel: tuple[tuple[int, ...], Floats] | None = None
         self._lock = threading.Lock()
 
@@ -64,6 +68,14 @@ class Operand:
                 found = self._taken[id(terms)] = terms, Operand(np.take(self.codes, terms, axis), self.format)
             return found[1]
 
+    def changed(self, name: Hashable, change: Change) -> Operand:
+        """Return the operand with other codes, made once for each name."""
+        with self._lock:
+            found = self._changed.get(name)
+            if found is None:
+                found = self._changed[name] = Operand(*change(self.codes, self.format))
+            return found
+
 
 class Products:
     """The terms a[i, k] * b[k, j] of a tile of the result."""
@@ -93,6 +105,18 @@ class Products:
         found = copy.copy(self)
         found._a, found._b = self._a.taken(terms, 2), self._b.taken(terms, 1)
         found._where, found.length = self.where[terms], len(terms)
+        return found
+
+    def changed(self, name: Hashable, change: Change) -> Products:
+        """Return the tile with other operands: `change` of the codes and formats. A name stands for one change."""
+        found = copy.copy(self)
+        found._a, found._b = self._a.changed(name, change), self._b.changed(name, change)
+        return found
+
+    def beside(self, other: Products) -> Products:
+        """Return the products of this tile's a and the other tile's b."""
+        found = copy.copy(self)
+        found._b = other._b
         return found
 
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
@@ -162,6 +186,11 @@ class Values:
     def taken(self, terms: Indices) -> Values:
         """Return these terms, in this order."""
         return Values(self.values.taken(terms), int(self.index[0]), self.where[terms])
+
+    def changed(self, name: Hashable, change: Change) -> Values:
+        """Return the terms with other codes: `change` of the codes and the format."""
+        codes, fmt = change(self.values.codes, self.values.format)
+        return Values(Partials(fmt, codes), int(self.index[0]), self._where)
 
     def codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
         """Return the codes as the products of a row of ones with them."""

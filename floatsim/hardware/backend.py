@@ -26,7 +26,7 @@ from floatsim.accumulation import (
     leaves,
     settled,
 )
-from floatsim.accumulation.partition import partition
+from floatsim.accumulation.partition import is_dealt, partition
 from floatsim.arrays import events as recording
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
@@ -205,7 +205,7 @@ class _Evaluation:
             return self._leaf(accumulation, terms, ranges, start)
         if isinstance(accumulation, TensorCore):
             return self._matrix_unit(accumulation, terms, ranges, start)
-        unsupported = isinstance(accumulation, SplitK) and accumulation.through is not None
+        unsupported = isinstance(accumulation, SplitK) and (accumulation.through is not None or is_dealt(accumulation))
         if unsupported or not isinstance(accumulation, Blocked | SplitK | Strided):
             raise ValueError(f"backend='hardware' does not support {accumulation}; {_SUPPORTED}")
         if isinstance(accumulation, Blocked) and self._is_promoted(accumulation, terms, ranges):
@@ -300,7 +300,7 @@ class _Evaluation:
 
     def _row(self, unit: TensorCore, terms: _Terms) -> Any:
         assert terms.a is not None
-        return unit.row(terms.a[1], terms.b[1], unit.output, terms.scales and terms.scales.of)
+        return unit.row(terms.a[1], terms.b[1], terms.scales and terms.scales.of)
 
     def _matrix_unit(
         self, unit: TensorCore, terms: _Terms, ranges: Indices, start: Operand | None, every: int = 0

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.accumulation import Accumulation, Leaf, ProductLeaf, Sequential, SplitK, as_accumulation
+from floatsim.accumulation import (
+    Accumulation,
+    Leaf,
+    ProductLeaf,
+    Residue,
+    Sequential,
+    SplitK,
+    Tf32x3,
+    as_accumulation,
+)
 from floatsim.arrays.conversion import array
 from floatsim.arrays.events import record
 from floatsim.arrays.float_array import FloatArray
@@ -216,6 +225,8 @@ def _in_format(accumulation: Accumulation, fmt: FloatFormat) -> Accumulation:
     """Return an accumulation with all accumulators and products in one format. A matrix unit becomes sequential."""
     if isinstance(accumulation, SplitK) and accumulation.through is not None:
         accumulation = replace(accumulation, through=None)
+    if isinstance(accumulation, Residue | Tf32x3):
+        return _in_format(accumulation.inner, fmt)
     if accumulation.children:
         return accumulation.with_children(lambda child: _in_format(child, fmt))
     if isinstance(accumulation, ProductLeaf) and accumulation.product is not None:

@@ -29,6 +29,8 @@ from typing import Any, NamedTuple, TypeAlias
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
+    Converted,
+    Epilogue,
     Exact,
     Kahan,
     Leaf,
@@ -37,20 +39,34 @@ from floatsim.accumulation import (
     Parts,
     Permuted,
     ProductLeaf,
+    Residue,
     Sequential,
     SplitK,
     Strided,
     TensorCore,
+    Tf32x3,
     Tree,
     TreeLeaf,
     fitted,
 )
 from floatsim.accumulation.tree_shape import TreeShape
-from floatsim.formats import FloatFormat
+from floatsim.formats import FP32, TF32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Rounding, RoundingAttributes
 from floatsim.reference.random import Site, draw, split_seed
-from floatsim.reference.scalar import Kind, Number, Result, add, compare, decode, exact_dot, fma, multiply
+from floatsim.reference.scalar import (
+    Kind,
+    Number,
+    Result,
+    add,
+    compare,
+    convert,
+    decode,
+    exact_dot,
+    fma,
+    multiply,
+    subtract,
+)
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import TwoHalves
 
@@ -148,7 +164,11 @@ def scaled(
 
     With alpha = beta = 1, c is the `start` of `accumulate`. With beta = 0, c is not read, and t is the result. The
     roundings are counted as "scale" and have no k.
+
+    An `Epilogue` has its own definition. Its roundings are counted as "epilogue".
     """
+    if isinstance(accumulation, Epilogue):
+        return _epilogue(accumulation, terms, options, alpha, beta, index, c, scales)
     if _is_one(alpha) and (c is None or _is_one(beta)):
         return accumulate(accumulation, terms, options, index, c, scales)
     if c is not None and _is_zero(beta):
@@ -163,6 +183,40 @@ def scaled(
         addend = second.round(multiply, beta, c, step=0, r=0)
         result = third.round(add, result, addend, step=0, r=0)
     return Sum(result.code, {**total.counts, "scale": call.counts["sum"]}, total.first)
+
+
+def _epilogue(
+    epilogue: Epilogue, terms: Sequence[tuple[Operand, Operand | None]], options: CallOptions, alpha: Operand,
+    beta: Operand, index: int, c: Operand | None, scales: Scaled | None,
+) -> Sum:  # fmt: skip
+    """Return alpha * sum + beta * c as an `Epilogue` describes it."""
+    total = accumulate(epilogue.inner, terms, options, index, None, scales)
+    counts: Counter[int] = Counter()
+
+    def rounded(operation: Callable[..., Result], *operands: Operand, fmt: FloatFormat = epilogue.format) -> Code:
+        code, events = operation(*map(_read, operands), fmt, _DEFAULT_ATTRIBUTES, 0)
+        counts[events & ~ABSORBED] += 1
+        return Code(code, fmt)
+
+    acc = Code(total.code, epilogue.inner.result_format)
+    if epilogue.through is not None:
+        acc = rounded(convert, acc, fmt=epilogue.through)
+    alpha, beta = (
+        Code(convert(_read(x), epilogue.format, _DEFAULT_ATTRIBUTES)[0], epilogue.format) for x in (alpha, beta)
+    )
+    if c is None or _is_zero(beta):
+        acc = rounded(convert, acc) if _is_one(alpha) else rounded(multiply, alpha, acc)
+    elif _is_one(alpha) and _is_one(beta):
+        acc = rounded(add, acc, c)
+    elif epilogue.fused == "sum":
+        acc = rounded(fma, alpha, acc, rounded(multiply, beta, c))
+    else:
+        acc = rounded(fma, beta, c, rounded(multiply, alpha, acc))
+    if epilogue.activation == "relu":
+        number = _read(acc)
+        if number.sign and not number.is_nan:
+            acc = Code(0, epilogue.format)
+    return Sum(acc.code, {**total.counts, "epilogue": counts}, total.first)
 
 
 def product(
@@ -236,7 +290,21 @@ def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Opera
     if isinstance(accumulation, Leaf):
         return _leaf(_Run(accumulation, seed, call), terms, start)
     if isinstance(accumulation, TensorCore):
-        return _matrix_unit(accumulation, terms, seed, start, call)
+        return _matrix_unit(accumulation, [terms], seed, start, call)
+    if isinstance(accumulation, Residue):
+        assert isinstance(accumulation.inner, TensorCore)
+        first = len(terms) % accumulation.tile
+        return _matrix_unit(accumulation.inner, [terms[:first], terms[first:]], seed, start, call)
+    if isinstance(accumulation, Tf32x3):
+        assert isinstance(accumulation.inner, TensorCore)
+        large, small = (
+            [_Term(part(term.a), None if term.b is None else part(term.b), term.where) for term in terms]
+            for part in (_large_part, _small_part)
+        )
+        chains = [_mixed(small, large), _mixed(large, small), large]
+        return _matrix_unit(accumulation.inner, chains, seed, start, call)
+    if isinstance(accumulation, Converted):
+        return _evaluate(accumulation.inner, [_as_read(accumulation, term) for term in terms], seed, start, call)
     if isinstance(accumulation, Permuted):
         return _evaluate(accumulation.inner, _permuted(accumulation, terms), seed, start, call)
     assert isinstance(accumulation, Strided | Blocked | SplitK | Parts)
@@ -255,6 +323,32 @@ def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Opera
     return _evaluate(accumulation.outer, partials, split_seed(seed, Site.OUTER), start, call.inside("outer"))
 
 
+def _as_read(accumulation: Converted, term: _Term) -> _Term:
+    """Return the term with its factors converted."""
+    attributes = RoundingAttributes(accumulation.rounding)
+
+    def converted(x: Operand) -> Code:
+        return Code(convert(_read(x), accumulation.format, attributes)[0], accumulation.format)
+
+    return _Term(converted(term.a), None if term.b is None else converted(term.b), term.where)
+
+
+def _large_part(x: Operand) -> Code:
+    """Return an FP32 number rounded to TF32, ties away from zero."""
+    return Code(convert(_read(x), TF32, RoundingAttributes(Rounding.TIES_TO_AWAY))[0], TF32)
+
+
+def _small_part(x: Operand) -> Code:
+    """Return the difference of an FP32 number and its large part, cut off to TF32."""
+    difference, _ = subtract(_read(x), _read(_large_part(x)), FP32, _DEFAULT_ATTRIBUTES)
+    return Code(convert(decode(difference, FP32), TF32, RoundingAttributes(Rounding.TOWARD_ZERO))[0], TF32)
+
+
+def _mixed(left: _Terms, right: _Terms) -> _Terms:
+    """Return the products of the first factors of some terms and the second factors of others."""
+    return [_Term(x.a, y.b, x.where) for x, y in zip(left, right, strict=True)]
+
+
 def _permuted(accumulation: Permuted, terms: _Terms) -> _Terms:
     """Return the terms in the new order."""
     if accumulation.group is not None:
@@ -271,6 +365,10 @@ def _parts(accumulation: Strided | Blocked | SplitK | Parts, terms: _Terms) -> l
     """Return the parts that have a term, in order."""
     if isinstance(accumulation, Strided):
         return [terms[lane :: accumulation.lanes] for lane in range(min(accumulation.lanes, len(terms)))]
+    if isinstance(accumulation, SplitK) and accumulation.rule == "dealt":
+        tiles = [terms[i : i + accumulation.tile] for i in range(0, len(terms), accumulation.tile)]
+        dealt = [tiles[part :: accumulation.parts] for part in range(min(accumulation.parts, len(tiles)))]
+        return [list(itertools.chain.from_iterable(part)) for part in dealt]
     found, at = [], 0
     for length, number in accumulation.runs(len(terms)):
         for _ in range(number):
@@ -554,15 +652,21 @@ _DEFAULT_ATTRIBUTES = RoundingAttributes()
 """The attributes of roundings of c, alpha and beta with a matrix unit. Those of the call have no effect."""
 
 
-def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
-    """Add the terms by the instructions of `floatsim.reference.tensorcore.dot`, after rounding c to D's format."""
+def _matrix_unit(
+    accumulation: TensorCore, chains: Sequence[_Terms], seed: int, start: Operand | None, call: _Call
+) -> Code:  # fmt: skip
+    """Add chains of terms by the instructions of `floatsim.reference.tensorcore.dot`, after rounding c to D's format.
+
+    The first instruction of each chain begins with the chain's first term. Its c is the D of the chain before.
+    """
+    terms = list(itertools.chain.from_iterable(chains))
     pairs = [(term.a, term.b) for term in terms]
     a, b = ([x for x in side if isinstance(x, Code)] for side in zip(*pairs, strict=True)) if pairs else ([], [])
     if not len(a) == len(b) == len(terms):
         raise TypeError("a matrix unit multiplies codes, not exact numbers")
     scales = _scales_from(call.scales, terms)
     if terms:
-        fit = fitted(accumulation, a[0].format, b[0].format, None, scales and scales.of)
+        fit = fitted(accumulation, a[0].format, b[0].format, scales and scales.of)
         assert isinstance(fit, TensorCore)
         accumulation = fit
     run = _Run(Sequential(accumulation.result_format), seed, replace(call, attributes=_DEFAULT_ATTRIBUTES))
@@ -571,14 +675,19 @@ def _matrix_unit(accumulation: TensorCore, terms: _Terms, seed: int, start: Oper
     acc = run.seeded(start, terms)
     if not terms:
         return acc
-    row = accumulation.row(a[0].format, b[0].format, None, scales and scales.of)
+    row = accumulation.row(a[0].format, b[0].format, scales and scales.of)
     codes_a, codes_b = ([x.code for x in side] for side in (a, b))
-    for n, step in enumerate(dot(row, codes_a, codes_b, a[0].format, b[0].format, acc.code, scales).steps):
-        if isinstance(row.model, TwoHalves) and n % 3 == 0:  # the first half starts from zero
-            acc = Code(0, row.output)
-        new_nan = decode(step.code, row.output).is_nan and not run.read(acc).is_nan
-        call.note("sum", step.events | NAN * new_nan, terms[step.last].where)
-        acc = Code(step.code, row.output)
+    at = 0
+    for chain in chains:
+        part = slice(at, at + len(chain))
+        steps = dot(row, codes_a[part], codes_b[part], a[0].format, b[0].format, acc.code, scales).steps
+        for n, step in enumerate(steps):
+            if isinstance(row.model, TwoHalves) and n % 3 == 0:  # the first half starts from zero
+                acc = Code(0, row.output)
+            new_nan = decode(step.code, row.output).is_nan and not run.read(acc).is_nan
+            call.note("sum", step.events | NAN * new_nan, chain[step.last].where)
+            acc = Code(step.code, row.output)
+        at += len(chain)
     return acc
 
 

@@ -28,6 +28,8 @@ from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
     Composite,
+    Converted,
+    Epilogue,
     Exact,
     Kahan,
     Leaf,
@@ -35,9 +37,11 @@ from floatsim.accumulation import (
     Parts,
     Permuted,
     ProductLeaf,
+    Residue,
     SplitK,
     Strided,
     TensorCore,
+    Tf32x3,
     TreeLeaf,
     fitted,
     leaves,
@@ -193,6 +197,8 @@ def path_of(
         return _path_of_parts(accumulation, terms, with_c, rounding)
     if isinstance(accumulation, Composite):
         return _composite_path(accumulation, n, terms, with_c, rounding)
+    if isinstance(accumulation, Converted | Residue | Tf32x3 | Epilogue):
+        raise ValueError(f"{accumulation} has no bound here; pass its inner description, {accumulation.inner}")
     assert isinstance(accumulation, Leaf)
     return _leaf_path(accumulation, n, terms, with_c, RoundingAttributes(rounding))
 
@@ -465,7 +471,7 @@ def error_bound(
     if wanted is not None and wanted.is_scale:
         raise ValueError(f"format={wanted.name} is a scale format, without a sign; name the format of a result")
     terms = TermRange(product.a.format, product.b.format)
-    accumulation = fitted(product.accumulate, product.a.format, product.b.format, wanted)
+    accumulation = fitted(product.accumulate, product.a.format, product.b.format)
     fmt = accumulation.result_format if wanted is None else wanted
     if any(_has_parts(each) for each in accumulation.children):
         raise ValueError(f"{brief(accumulation)} has no bound here: Parts stand inside another description")

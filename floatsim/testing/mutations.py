@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim.accumulation import Accumulation, Composite, Leaf, SplitK, leaves
+from floatsim.accumulation.partition import is_dealt
 from floatsim.arrays.arithmetic import add
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
@@ -141,7 +142,8 @@ def _narrow_workspace(product: Product, result: FloatArray) -> FloatArray | None
 def _reversed_split(product: Product, result: FloatArray) -> FloatArray | None:
     if product.k < 3 or product.options.keys() & {"scale_a", "scale_b"} or not leaves(product.accumulate):
         return None
-    order = np.arange(product.k)[::-1] if not isinstance(product.accumulate, SplitK) else _parts_reversed(product)
+    consecutive = isinstance(product.accumulate, SplitK) and not is_dealt(product.accumulate)
+    order = _parts_reversed(product) if consecutive else np.arange(product.k)[::-1]
     a = FloatArray(np.ascontiguousarray(product.a.codes[..., order]), product.a.format)
     b = FloatArray(np.ascontiguousarray(product.b.codes[..., order, :]), product.b.format)
     return _computed(product, result, a=a, b=b)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, TreeLeaf, leaves
-from floatsim.accumulation.partition import partition, positions
+from floatsim.accumulation.partition import is_dealt, partition, positions
 from floatsim.accumulation.trees import program
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ def _tree(accumulation: Accumulation, items: Sequence[OrderTree]) -> OrderTree |
     if not isinstance(accumulation, Composite | Parts):
         return None
     *inners, outer = accumulation.children
+    if is_dealt(accumulation):
+        assert isinstance(accumulation, SplitK)
+        items = [items[k] for k in positions(accumulation, n).tolist()]
     ranges = partition(accumulation, np.array([[0, n, 1]]).tobytes()).parts.tolist()
     if not isinstance(accumulation, Parts):
         inners *= len(ranges)

@@ -42,7 +42,8 @@ LEAVES = st.one_of(product_leaves(), st.builds(fs.Exact, FORMATS, **KEYWORDS))
 COUNTS = st.integers(1, 1 << 40)
 LISTS = st.lists(COUNTS, min_size=1, max_size=4)
 ORDERS = st.one_of(
-    st.permutations(range(5)), st.sampled_from(["swapped", "reversed", "strided-3", "backwards-4x16"]),
+    st.permutations(range(5)),
+    st.sampled_from(["swapped", "reversed", "strided-3", "backwards-4x16", "conv-3x3x64", "conv-1x7x8-descending"]),
 )  # fmt: skip
 FORMAT_NAMES = st.sampled_from(["fp32", "bf16"])
 
@@ -73,7 +74,8 @@ ADDS = st.recursive(
     ),
     max_leaves=5,
 )
-RULES = st.sampled_from(["serial", "parallel", "universal"])
+RULES = st.sampled_from(["serial", "parallel", "universal", "dealt"])
+DIRECTIONS = st.sampled_from([mode for mode in fs.Rounding if mode is not fs.Rounding.STOCHASTIC])
 ORDERED = st.recursive(
     st.one_of(LEAVES, trees()),
     lambda inner: st.one_of(
@@ -82,6 +84,15 @@ ORDERED = st.recursive(
         st.builds(fs.SplitK, COUNTS, inner, inner, COUNTS, RULES),
         st.builds(fs.SplitK, COUNTS, inner, st.just("fp32"), COUNTS, through=st.sampled_from(["fp16", "bf16"])),
         st.builds(fs.Permuted, ORDERS, inner),
+        st.builds(fs.Converted, FORMATS, inner, DIRECTIONS),
+        st.builds(
+            fs.Epilogue,
+            inner,
+            FORMATS,
+            st.sampled_from(["sum", "c"]),
+            st.one_of(st.none(), FORMATS),
+            st.sampled_from([None, "relu"]),
+        ),
         parts(inner),
     ),
     max_leaves=4,
@@ -97,7 +108,10 @@ def tensor_cores(draw):
 
 
 UNITS = tensor_cores()
-ANY = st.one_of(ADDS, UNITS, st.builds(fs.Blocked, UNITS, COUNTS, ADDS), st.builds(fs.SplitK, COUNTS, UNITS, ADDS))
+ANY = st.one_of(
+    ADDS, UNITS, st.builds(fs.Blocked, UNITS, COUNTS, ADDS), st.builds(fs.SplitK, COUNTS, UNITS, ADDS),
+    st.builds(fs.Residue, UNITS, COUNTS), st.builds(fs.Tf32x3, UNITS), st.builds(fs.Converted, FORMATS, UNITS),
+)  # fmt: skip
 
 
 @settings(deadline=None)
@@ -120,13 +134,13 @@ def check_the_text_form(accumulation):
     assert eval(repr(accumulation), {**names, **{n: getattr(fs, n) for n in _CLASSES}}) == accumulation
     assert hash(parse(str(accumulation))) == hash(accumulation)
     assert pickle.loads(pickle.dumps(accumulation)) == accumulation
-    if not isinstance(accumulation, fs.TensorCore):
+    if not fs.accumulation.tensor_cores(accumulation) and not fs.accumulation.has_epilogue(accumulation):
         assert accumulation.result_format == leaves(accumulation)[-1].format
 
 
 _CLASSES = (
     "Sequential", "Pairwise", "Tree", "Kahan", "Neumaier", "Exact", "Strided", "Blocked", "SplitK", "Parts", "Permuted",
-    "TensorCore",
+    "TensorCore", "Converted", "Residue", "Tf32x3", "Epilogue",
 )  # fmt: skip
 
 
@@ -146,6 +160,17 @@ _CLASSES = (
         ("tensorcore(hopper, wgmma.k16, output=fp16)", fs.TensorCore("hopper", "wgmma.k16", "fp16")),
         ("tensorcore(ampere, instruction=mma.m16n8k8.tf32)", fs.TensorCore("ampere", "mma.m16n8k8.tf32")),
         ("blocked(tensorcore(hopper), 128, fp32)", fs.Blocked(fs.TensorCore("hopper"), 128, "fp32")),
+        (
+            "splitk(4, sequential(fp32, fused), fp32, tile=8, dealt)",
+            fs.SplitK(4, fs.Sequential("fp32", fused=True), "fp32", 8, "dealt"),
+        ),
+        ("converted(tf32, hopper)", fs.Converted("tf32", "hopper")),
+        ("converted(ieee(4,7), fp32, rounding=toward_zero)", fs.Converted(fs.FloatFormat.ieee(4, 7), "fp32", "RTZ")),
+        ("splitk(3, hopper, converted(fp16, fp32), tile=64)", fs.SplitK(3, "hopper", fs.Converted("fp16", "fp32"), 64)),
+        ("residue(tensorcore(hopper, output=fp32), 64)", fs.Residue(fs.TensorCore("hopper", output="fp32"), 64)),
+        ("blocked(tf32x3(hopper), 32, fp32)", fs.Blocked(fs.Tf32x3("hopper"), 32, "fp32")),
+        ("epilogue(hopper, fp32)", fs.Epilogue("hopper")),
+        ("epilogue(fp32, fp32, fused=c, through=bf16, relu)", fs.Epilogue("fp32", "fp32", "c", "bf16", "relu")),
     ],
 )
 def test_written_by_hand(text, accumulation):
@@ -234,6 +259,18 @@ def test_formats_are_short_for_sequential():
         (lambda: parse("permuted(revers, fp16)"), ValueError, "order='revers' is not known"),
         (lambda: parse("blocked(fp16, [1, 2, fp32)"), ValueError, "a bracket is not closed"),
         (lambda: parse("blocked(fp16, 1], fp32)"), ValueError, "a bracket closes that was not opened"),
+        (lambda: fs.Permuted("conv-3x3", "fp16"), ValueError, "'conv-RxSxC'"),
+        (lambda: fs.Permuted("conv-3x3x0", "fp16"), ValueError, "'conv-RxSxC'"),
+        (lambda: fs.Converted("e8m0", "fp32"), TypeError, "scale format"),
+        (lambda: fs.Converted("tf32", "hopper", "SR"), ValueError, "has no random draws; name another mode"),
+        (lambda: fs.Converted("tf32", 3), TypeError, "inner must be a description"),
+        (lambda: fs.Residue("fp32", 64), TypeError, "inner must be a TensorCore, not sequential"),
+        (lambda: fs.Residue("hopper", 0), ValueError, "tile must be at least 1, not 0"),
+        (lambda: fs.Tf32x3("blocked(hopper, 8, fp32)"), TypeError, "inner must be a TensorCore, not blocked"),
+        (lambda: fs.Epilogue("fp32", fused="sums"), ValueError, "fused='sums' is not known; did you mean 'sum'"),
+        (lambda: fs.Epilogue("fp32", activation="gelu"), ValueError, "activation='gelu' is not known"),
+        (lambda: parse("epilogue(hopper, fp32, gelu)"), ValueError, "write epilogue"),
+        (lambda: fitted(fs.Tf32x3("hopper"), fs.FP16, fs.FP16), ValueError, "splits FP32 operands"),
         (lambda: fs.Parts("fp16", [1], "fp32"), TypeError, "inners must be a list"),
         (lambda: fs.Parts(["fp16"], [1, 2], "fp32"), ValueError, "1 inners and 2 lengths"),
         (lambda: fs.Parts(["fp16", "bf16"], [1, 2], "fp32"), ValueError, "FP16, BF16; none of these"),
@@ -296,11 +333,10 @@ def test_all_are_accumulations():
 def test_what_a_tensor_core_is_for_some_operands():
     hopper = fs.TensorCore("hopper")
     assert fitted(hopper, fs.BF16, fs.BF16) == fs.TensorCore("hopper", "wgmma.k16", "fp32")
-    assert fitted(hopper, fs.FP16, fs.FP16, fs.FP16).output == fs.FP16
-    assert fitted(hopper, fs.BF16, fs.BF16, fs.FP16).output == fs.FP32, "there is no other"
+    assert fitted(hopper, fs.FP16, fs.FP16) == fs.TensorCore("hopper", "wgmma.k16", "fp32")
+    assert fitted(fs.TensorCore("hopper", output="fp16"), fs.FP16, fs.FP16).output == fs.FP16
     assert fitted(hopper, fs.FP64, fs.FP64).result_format == fs.FP64
-    assert fitted(fs.TensorCore("hopper", output="fp32"), fs.FP16, fs.FP16, fs.FP16).output == fs.FP32
-    assert fitted(fs.SplitK(2, hopper, "fp32"), fs.TF32, fs.TF32, fs.FP16).inner.instruction == "wgmma.k8.tf32"
+    assert fitted(fs.SplitK(2, hopper, "fp32"), fs.TF32, fs.TF32).inner.instruction == "wgmma.k8.tf32"
     assert fitted(fs.Sequential("fp16"), fs.BF16, fs.E4M3) == fs.Sequential("fp16")
     assert hopper.result_format == fs.FP32
     with pytest.raises(ValueError, match="does not multiply BF16 by FP16"):

@@ -55,7 +55,7 @@ def test_version(run):
     assert run("--version") == (0, f"floatsim {fs.__version__}\n", "")
 
 
-COMMANDS = ("survey", "show", "formats", "explain", "probe", "compare", "capture", "check-silicon")
+COMMANDS = ("survey", "show", "formats", "explain", "kernel", "probe", "compare", "capture", "check-silicon")
 
 
 @pytest.mark.parametrize("arguments", [("formats",), ("show", "1"), ("probe", "--emulated", "volta")], ids=" ".join)
@@ -649,3 +649,31 @@ def test_tables_cut_no_cell(run, monkeypatch, width, arguments):
     if width >= 60:
         rows = narrow.partition("layout:")[0] if arguments[0] == "formats" else narrow.partition("\n\n")[2]
         assert max(map(len, (line.rstrip() for line in rows.splitlines()))) <= width
+
+
+# -- kernel ------------------------------------------------------------------------------------------------------------
+
+_KERNEL = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_nn_align2"
+
+
+def test_kernel(run):
+    assert run("kernel", _KERNEL) == (0, f"{fs.hardware.describe_kernel(_KERNEL)}\n", "")
+    call = ["kernel", _KERNEL, "--shape", "64,64,300", "--grid", "2x2x1"]
+    code, out, _ = run(*call)
+    assert code == 0 and "accumulate='residue(tensorcore(hopper), 128)', format='fp16'" in out
+    data = json.loads(run(*call, "--json")[1])
+    assert data["described"] and data["accumulate"] == "residue(tensorcore(hopper), 128)"
+    split = run("kernel", _KERNEL, "--shape", "64,64,300", "--grid", "2,2,2", "--also",
+                "void cublasLt::splitKreduce_kernel<32, 16, int, float, __half, float>")  # fmt: skip
+    assert "splitk(2, residue(tensorcore(hopper), 128), sequential(fp32), tile=8)" in split[1]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["unknown_kernel"], "no rule knows it; the nearest recorded kernel is"),
+    ([_KERNEL, "--shape", "64,64"], "is not (M, N, K)"),
+    ([_KERNEL, "--shape", "a,b,c"], "--shape: 'a,b,c' is no list of integers"),
+    ([_KERNEL, "--shape", "64,64,64"], "pass grid=(x, y, z)"),
+    ([_KERNEL, "--shape", "64,64,64", "--grid", "2,2,1", "--device", "h100"], "device='h100' is not described"),
+])  # fmt: skip
+def test_kernel_bad_input(run, arguments, message):
+    assert message in rejected(run("kernel", *arguments))

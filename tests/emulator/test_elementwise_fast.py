@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from floatsim_kernels.elementwise import quantize as quantize_loops
 from floatsim_kernels.runtime import cpu as machine
-from planning import as_if_long, by_integers, elementwise_plan
 
 import floatsim as fs
 from floatsim import reference
@@ -24,6 +23,7 @@ from floatsim.emulator.elementwise.operations import Family, arity
 from floatsim.emulator.elementwise.rounding import family, rounding_loop
 from floatsim.emulator.params import unpack_params
 from floatsim.emulator.planning import processor
+from tests.emulator.planning import as_if_long, by_integers, elementwise_plan
 from tests.marks import cases
 
 

@@ -10,7 +10,6 @@ import floatsim_kernels
 import numpy as np
 import pytest
 from floatsim_kernels.runtime import cpu as machine
-from planning import elementwise_case, elementwise_plan
 
 import floatsim as fs
 from floatsim.emulator.elementwise.candidates import CANDIDATES, ELEMENTWISE, only
@@ -18,6 +17,7 @@ from floatsim.emulator.elementwise.case import LONG, SIZES
 from floatsim.emulator.elementwise.operations import OPERATIONS, Family, arity
 from floatsim.emulator.elementwise.plan import plan
 from floatsim.emulator.planning import CPU
+from tests.emulator.planning import elementwise_case, elementwise_plan
 
 EVERY = CPU(True, True, True, True)
 NO_FMA, NO_F16C = EVERY._replace(has_fma=False), EVERY._replace(has_f16c=False)

@@ -9,7 +9,6 @@ import oracles as o
 import pytest
 from floatsim_kernels.runtime import cpu
 from oracles import OracleRounding
-from planning import elementwise_plan
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, reference
@@ -19,6 +18,7 @@ from floatsim.emulator.elementwise import functions
 from floatsim.emulator.elementwise.execute import execute
 from floatsim.emulator.proofs import enclosed_in_float64
 from floatsim.reference import functions as exact
+from tests.emulator.planning import elementwise_plan
 from tests.marks import cases
 
 BINARY = ("power", "hypot")

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from planning import by_integers
 
 import floatsim as fs
 from floatsim.arrays.options import resolve
@@ -12,6 +11,7 @@ from floatsim.emulator import backend as emulator
 from floatsim.emulator.elementwise import pieces
 from floatsim.emulator.elementwise.operations import OPERATIONS as TABLE
 from floatsim.emulator.elementwise.operations import Family, arity
+from tests.emulator.planning import by_integers
 
 TWO = ("add", "subtract", "multiply", "divide", "remainder", "fmod", "minimum", "maximum_number")
 ONE = ("sqrt", "rint", "floor", "ceil", "trunc")

@@ -453,7 +453,9 @@ def _permuted(d: Draw, inner: Any, k: int) -> fs.accumulation.Accumulation:
     if kind == 0:
         n = d.integer(1, max(1, k + 2))
         return fs.Permuted(sorted(range(n), key=lambda _: d.random()), inner)
-    names = ("swapped", "reversed", f"strided-{d.integer(1, 5)}", f"backwards-{d.integer(1, 4)}x{d.integer(1, 4)}")
+    conv = f"conv-{d.integer(1, 3)}x{d.integer(1, 2)}x{d.integer(1, 3)}{d.one(('', '-descending'))}"
+    backwards = f"backwards-{d.integer(1, 4)}x{d.integer(1, 4)}"
+    names = ("swapped", "reversed", f"strided-{d.integer(1, 5)}", backwards, conv)
     return fs.Permuted(d.one(names), inner)
 
 
@@ -480,8 +482,20 @@ def _lengths(d: Draw, k: int) -> list[int]:
     return found
 
 
+def _converted(d: Draw, setting: Setting, inner: Any) -> fs.accumulation.Accumulation:
+    fmt = d.one((fs.FP16, fs.BF16, fs.TF32, fs.FP32, fs.E4M3, setting.accumulator, operand(d)))
+    if fmt.is_scale:
+        fmt = fs.TF32
+    return fs.Converted(fmt, inner, d.one((MODES[0], MODES[0], *MODES)))
+
+
 def _ordered(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulation:
-    """A description with an order of its own: reordered, of listed or ruled lengths, or a tree."""
+    """A description with an order of its own: reordered, of listed or ruled lengths, or a tree; or converted terms."""
+    found = _ordered_terms(d, setting, k)
+    return _converted(d, setting, found) if d.chance(0.15) else found
+
+
+def _ordered_terms(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulation:
     inner = _leaf(d, setting, setting.accumulator, setting.leaves, setting.product)
     outer_format = d.one((setting.accumulator, fs.FP32, fs.FP64, fs.BF16))
     outer = _leaf(d, setting, outer_format, LEAVES, "same")
@@ -489,6 +503,8 @@ def _ordered(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulation:
         inner = _permuted(d, inner, k)
     if d.chance(0.2):
         outer = _permuted(d, outer, k)
+    if d.chance(0.2):
+        outer = _converted(d, setting, outer)
     count, tile, kind = d.integer(1, 8), d.integer(1, 5), d.integer(0, 7)
     if kind == 0:
         return _permuted(d, fs.Strided(inner, count, outer) if d.chance(0.5) else inner, k)
@@ -501,7 +517,7 @@ def _ordered(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulation:
         if d.chance(0.5) and through.precision <= outer_format.precision and outer_format in (fs.FP32, fs.FP64):
             outer = _leaf(d, setting, outer_format, ("sequential",), "same")
             return fs.SplitK(count, inner, outer, tile, through=through)
-        return fs.SplitK(count, inner, outer, tile, d.one(("serial", "parallel", "universal")))
+        return fs.SplitK(count, inner, outer, tile, d.one(("serial", "parallel", "universal", "dealt", "dealt")))
     if kind == 4:
         leaf = _leaf(d, setting, setting.accumulator, ("pairwise",), setting.product)
         fields = {f.name: getattr(leaf, f.name) for f in dataclasses.fields(leaf)}
@@ -865,7 +881,7 @@ def accepting(case: Case) -> list[str]:
     found = ["integer"]
     for candidate in CANDIDATES:
         with only(candidate.name):
-            if candidate.name in _names(plan(planned)) - {"permuted", "parts", "integer"}:
+            if candidate.name in _names(plan(planned)) - {"permuted", "parts", "converted", "integer"}:
                 found.append(candidate.name)
     return found
 
@@ -933,6 +949,9 @@ def _described(attributes: Any) -> str:
     """A description as the Python that makes it."""
     if isinstance(attributes, fs.Permuted):
         return f"fs.Permuted({attributes.order!r}, {_described(attributes.inner)})"
+    if isinstance(attributes, fs.Converted):
+        mode = attributes.rounding.name.lower()
+        return f"fs.Converted({_source(attributes.format)}, {_described(attributes.inner)}, {mode!r})"
     if isinstance(attributes, fs.Parts):
         inners = ", ".join(map(_described, attributes.inners))
         return f"fs.Parts([{inners}], {attributes.lengths}, {_described(attributes.outer)})"

@@ -93,6 +93,29 @@ def test_alpha_beta_and_the_format_of_the_result():
     assert fs.matmul(a, a.T, accumulate="hopper").format == fs.FP32
 
 
+_BOTH = [
+    (architecture.name, fmt)
+    for architecture in fs.tensorcore.ARCHITECTURES.values()
+    for fmt in (fs.FP16, fs.E4M3)
+    if {fs.FP16, fs.FP32} <= {r.output for r in architecture.instructions if r.takes(fmt, fmt) and not r.scales}
+]
+
+
+@pytest.mark.parametrize(("arch", "fmt"), _BOTH)
+def test_an_fp16_result_is_an_fp32_sum_rounded_once(arch, fmt):
+    """As cuBLAS and PyTorch compute 16-bit products; `output=fp16` names the FP16 accumulator."""
+    rng = np.random.default_rng(7)
+    a, b = array(rng, fmt, (16, 200)), array(rng, fmt, (200, 24))
+    found = fs.matmul(a, b, accumulate=arch, format="fp16")
+    wide = fs.matmul(a, b, accumulate=fs.TensorCore(arch, output="fp32"))
+    assert np.array_equal(found.codes, fs.convert(wide, "fp16").codes)
+    assert not np.array_equal(found.codes, fs.matmul(a, b, accumulate=fs.TensorCore(arch, output="fp16")).codes)
+
+
+def test_the_architectures_with_both_accumulators_are_known():
+    assert {arch for arch, _ in _BOTH} >= {"volta", "turing", "ampere", "ada", "hopper", "blackwell"}
+
+
 def test_c_is_rounded_to_d_and_recorded():
     a = fs.array(np.zeros((1, 16)), "fp16")
     with fs.record() as log:
@@ -211,7 +234,7 @@ def test_kinds_of_scales():
         ):
             got = fs.matmul(a, b, accumulate=accumulation, scale_a=scale_a, scale_b=scale_b)
             assert np.array_equal(np.asarray(got), exact)
-        fit = fs.accumulation.fitted(fs.TensorCore("blackwell"), a.format, b.format, None, fs_scales(every, scale))
+        fit = fs.accumulation.fitted(fs.TensorCore("blackwell"), a.format, b.format, fs_scales(every, scale))
         assert fit.instruction == name
         turned = fs.matmul(b.T, a[0, :1].T, accumulate="blackwell", scale_a=scale_b.T, scale_b=scale_a[0, :1].T)
         assert np.array_equal(np.asarray(turned)[:, 0], exact[0, 0]), "thin products are turned around"

@@ -75,10 +75,7 @@ def same(name, description, fmt, k, result=None):
     if name is None or fs.as_accumulation(name) == fs.as_accumulation(description):
         return name is not None
     operand = fs.as_format(fmt)
-    fixed = [
-        fitted(fs.as_accumulation(text), operand, operand, result and fs.as_format(result))
-        for text in (name, description)
-    ]
+    fixed = [fitted(fs.as_accumulation(text), operand, operand) for text in (name, description)]
     for kind in ("cancelling", "subnormal", "normal", "overflow"):
         for seed in range(3):
             a, b = fs.testing.hard_inputs((96, k, 96), fmt, kind, seed=100 + seed)

@@ -206,7 +206,7 @@ def trace(
         return _sum_trace(unit, sides, None if c is None else _number(c), options)
     if named := [name for name, value in options.items() if value is not None]:
         raise TypeError(f"{unit} takes no rounding options: remove {' and '.join(named)}")
-    row = unit.row(x_format, y_format, None, None if scales is None else scales.of)
+    row = unit.row(x_format, y_format, None if scales is None else scales.of)
     start, _ = seeded(_number(0 if c is None else c), row.output)
     steps = dot(row, x, y, x_format, y_format, start, scales).steps
     blocks = tuple(_blocks(row, steps, [_values(row, codes, fmt) for codes, fmt in sides], scales))

@@ -7,6 +7,7 @@ from floatsim.emulator.dispatch.counting import Counting
 from floatsim.emulator.dispatch.exact import ExactInFloat64
 from floatsim.emulator.dispatch.float32 import Float32, Native, StochasticBF16
 from floatsim.emulator.dispatch.float64 import Float64
+from floatsim.emulator.dispatch.gpu_kernels import ConvertedCandidate, ResidueCandidate, Tf32x3Candidate
 from floatsim.emulator.dispatch.integer import IntegerCandidate
 from floatsim.emulator.dispatch.kernel import Candidate
 from floatsim.emulator.dispatch.matrix_units import (
@@ -24,6 +25,9 @@ CANDIDATES: tuple[Candidate, ...] = (
     Vectors(),
     PermutedCandidate(),
     CompositeCandidate(),
+    ConvertedCandidate(),
+    ResidueCandidate(),
+    Tf32x3Candidate(),
     TensorCoreFloat32(),
     TensorCoreFloat64(),
     TensorCoreSteps(),
@@ -38,7 +42,7 @@ CANDIDATES: tuple[Candidate, ...] = (
 )
 """Every candidate. A fast kernel is added by one entry in front of those that it is faster than."""
 
-SUMS = Selection(CANDIDATES, "permuted", "parts", "integer", "tensorcore integer")
+SUMS = Selection(CANDIDATES, "permuted", "parts", "converted", "residue", "tf32x3", "integer", "tensorcore integer")
 """The candidates, and the names that plans may use."""
 
 only = SUMS.only

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, Strided, leaves
-from floatsim.accumulation.partition import partition, permutation
+from floatsim.accumulation.partition import is_dealt, partition, permutation
 from floatsim.emulator.dispatch.kernel import (
     Case,
     Conversion,
@@ -38,6 +38,7 @@ class CompositeKernel:
         outer = _of_results(case)
         memory = self.accumulation.through if isinstance(self.accumulation, SplitK) else None
         self.outer: Kernel = plan(outer).kernel if memory is None else ThroughMemory(outer, memory, plan)
+        self._dealt = is_dealt(self.accumulation)
         self._add_last = None
         if case.c is not None and isinstance(self.accumulation, Strided):
             self._add_last = LastAdd(leaves(self.accumulation)[-1], case, plan)
@@ -49,6 +50,10 @@ class CompositeKernel:
 
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the results of every range; `start` is c."""
+        if self._dealt:
+            assert isinstance(self.accumulation, SplitK)
+            terms, ranges = permutation(self.accumulation, ranges.tobytes())
+            source = source.taken(terms)
         parts = partition(self.accumulation, ranges.tobytes())
         inner_seeds = work.split(np.repeat(seeds, parts.counts), Site.PARTS + parts.numbers)
         inner = self.inner.evaluate(work, source, parts.parts, inner_seeds, parts.numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from floatsim.emulator import tensorcore
 from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64, tensorcore_steps
 from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source
-from floatsim.emulator.types import Indices, Seeds
+from floatsim.emulator.types import Codes, Indices, Seeds
 from floatsim.formats import FP32
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction
@@ -38,7 +38,7 @@ def _instruction(case: Case) -> Instruction:
     unit, (a, b) = case.accumulation, case.terms
     assert isinstance(unit, TensorCore)
     assert b is not None
-    return unit.row(a, b, unit.output, case.scales)
+    return unit.row(a, b, case.scales)
 
 
 class TensorCoreKernel:
@@ -58,18 +58,35 @@ class TensorCoreKernel:
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the results of every range; `start` is c."""
         assert isinstance(source, Products)
-        (a, b), scales, row = source.matrices(self._floats is not None), source.scales(), self._row
+        return self.chains(work, [(source, ranges)], seeds, start)
+
+    def chains(
+        self, work: Work, chains: Sequence[tuple[Products, Indices]], seeds: Seeds, start: Operand | None
+    ) -> Partials:  # fmt: skip
+        """Return the results of chains over their ranges; the D of each chain is the c of the next one."""
+        source, ranges = chains[0]
+        row = self._row
         out = np.zeros((len(ranges), *source.shape), row.output.code_dtype)
         if start is not None:
             out[...] = self._start(work, source, seeds, start).codes.reshape(out.shape)
-        if source.length:
-            record = None
-            if work.record:
-                first = work.first.reshape(len(work.first), *source.shape)
-                record = tensorcore.Record(source.where, work.counts, first)
-            tensorcore.accumulate(row, a, b, out, ranges, self._floats, scales, record)
+        for each, of_chain in chains:
+            at = np.flatnonzero(of_chain[:, 1] > of_chain[:, 0])
+            if len(at) == len(ranges) > 0:
+                self._add(work, each, of_chain, out)
+            elif len(at):
+                some = out[at]
+                self._add(work, each, of_chain[at], some)
+                out[at] = some
         codes = out.reshape(len(ranges), math.prod(source.shape))
         return Partials(row.output, codes, (FP32, codes.view(np.float32)) if row.output == FP32 else None)
+
+    def _add(self, work: Work, source: Products, ranges: Indices, out: Codes) -> None:
+        """Add the products of each range to the accumulators `out`."""
+        (a, b), record = source.matrices(self._floats is not None), None
+        if work.record:
+            first = work.first.reshape(len(work.first), *source.shape)
+            record = tensorcore.Record(source.where, work.counts, first)
+        tensorcore.accumulate(self._row, a, b, out, ranges, self._floats, source.scales(), record)
 
 
 class _FloatCandidate:

@@ -21,6 +21,7 @@ from floatsim.accumulation import (
     Accumulation,
     Blocked,
     Composite,
+    Converted,
     Leaf,
     Pairwise,
     Permuted,
@@ -31,6 +32,7 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.accumulation.composites import Runs
+from floatsim.accumulation.partition import is_dealt
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.proofs import product_rounds_once
@@ -337,10 +339,14 @@ def _entering(leaf: ProductLeaf, terms: TermRange) -> TermRange | None:
 def _refusal(accumulation: Accumulation, terms: TermRange, call: RoundingAttributes) -> str | None:
     if isinstance(accumulation, Permuted):
         return _refusal(accumulation.inner, terms, call)
+    if isinstance(accumulation, Converted):
+        return "the terms are converted"
     if not isinstance(accumulation, Composite):
         return _leaf_refusal(accumulation, terms, call)
     if isinstance(accumulation, SplitK) and accumulation.through is not None:
         return "running sums are rounded to a format in memory"
+    if is_dealt(accumulation):
+        return "the parts are not consecutive terms"
     inner, outer = accumulation.inner, accumulation.outer
     if isinstance(accumulation, Strided) and not isinstance(inner, Sequential):
         return "lanes are summed by Sequential only"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from floatsim._types import Codes, Indices, Operand
-from floatsim.accumulation import Accumulation, Blocked, Sequential, SplitK, TensorCore, settled
-from floatsim.accumulation.partition import partition
+from floatsim.accumulation import Accumulation, Blocked, Composite, Sequential, SplitK, TensorCore, settled
+from floatsim.accumulation.partition import is_dealt, partition
 from floatsim.arrays import events as recording
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
@@ -128,7 +128,7 @@ def _instruction(unit: TensorCore, a: FloatFormat, b: FloatFormat) -> CpuDot:
     """Return the instruction of a unit for operands of these formats, if this CPU has it."""
     if unit.architecture.processor != "CPU":
         raise ValueError(f"{unit} is a sum of {unit.architecture.title}; {_SUPPORTED}")
-    row = unit.row(a, b, unit.output)
+    row = unit.row(a, b)
     dot = find_dot(unit.arch, row.name, a, b, row.output)
     _check_supported(dot)
     return dot
@@ -159,7 +159,8 @@ def _evaluate(accumulation: Accumulation, a: Operand, b: Operand, start: Codes, 
         chains = [_chain(dot, a[0][:, low:high], b[0][low:high], start) for low, high, _ in ranges.tolist()]
         sums: Codes = np.stack(chains) if chains else np.zeros((0, *start.shape), start.dtype)
         return sums
-    if not isinstance(accumulation, Blocked | SplitK) or not isinstance(accumulation.outer, Sequential):
+    unsupported = not isinstance(accumulation, Blocked | SplitK) or is_dealt(accumulation)
+    if unsupported or not isinstance(accumulation, Composite) or not isinstance(accumulation.outer, Sequential):
         raise ValueError(f"backend='native-cpu' does not support {accumulation}; {_SUPPORTED}")
     outer = accumulation.outer
     attributes, _ = settled(outer, RoundingAttributes())
