@@ -225,7 +225,7 @@ def write_stubs() -> Any:
 
 STUBS = write_stubs()
 EXPANDED = {name: getattr(fs, name) for name in fs.__all__ if STUBS.is_expanded(getattr(fs, name))}
-CHOICES = {"fmt": "fp16", "dtype": np.int32, "n": 2, "codes": np.arange(4, dtype=np.uint8)}
+CHOICES = {"format": "fp16", "dtype": np.int32, "n": 2, "codes": np.arange(4, dtype=np.uint8)}
 
 
 @pytest.mark.parametrize("kind", ["FloatArray", "ndarray"])
