@@ -38,8 +38,8 @@ from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
 
 __all__ = [
-    "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "operand_codes", "quantize",
-    "read", "read_floats", "to_integer",
+    "array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer", "in_format",
+    "operand_codes", "quantize", "read", "read_floats", "to_integer", "widened_exactly",
 ]  # fmt: skip
 
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
@@ -166,6 +166,23 @@ def wants_events(options: CallOptions) -> bool:
     return options.return_flags or recording.recording()
 
 
+def in_format(x: FloatArray, fmt: FloatFormat, options: CallOptions) -> FloatArray:
+    """Return x in a format, without a record of events."""
+    codes, _ = _backend(x.format, fmt).convert(x.codes, x.format, fmt, options, False, None)
+    return FloatArray(codes, fmt)
+
+
+def widened_exactly(x: FloatArray, fmt: FloatFormat) -> FloatArray:
+    """Return x in a format that contains its own. No option of the context applies, and no event happens.
+
+    >>> import floatsim as fs
+    >>> with fs.context(rounding="stochastic"):
+    ...     widened_exactly(fs.from_codes([0x38], "e4m3"), fs.FP16)
+    FloatArray([1.0], FP16)
+    """
+    return in_format(x, fmt, _TO_NEAREST)
+
+
 class _Converted(NamedTuple):
     """The result of a conversion: codes, events, whether the input was a FloatArray, and the operands for the log."""
 
@@ -177,7 +194,10 @@ class _Converted(NamedTuple):
 
 def _backend(*formats: FloatFormat) -> ModuleType:
     """Return the backend of a conversion. P3109's unsigned formats are in the emulator alone."""
-    return backends.emulator() if any(fmt.is_scale and fmt.has_zero for fmt in formats) else backends.current()
+    for fmt in formats:
+        if fmt.is_scale and fmt.has_zero:
+            return backends.emulator()
+    return backends.current()
 
 
 def _to_codes(x: Any, fmt: FloatFormat, options: CallOptions, argument: str, out: Codes | None = None) -> _Converted:
@@ -429,6 +449,8 @@ def convert(x: Values, fmt: FormatLike, **options: Unpack[RoundingOptions]) -> F
     FloatArray([1.2344], TF32)
     """
     fmt, call_options = as_format(fmt), resolve(options)
+    if isinstance(x, FloatArray) and not wants_events(call_options):
+        return in_format(x, fmt, call_options)
     codes, events, float_array, operands = _to_codes(x, fmt, call_options, "x")
     return finish("convert", wrap(codes, fmt, float_array), events, call_options, operands, (codes, fmt))
 

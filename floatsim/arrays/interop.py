@@ -253,12 +253,18 @@ def _to_cupy(x: Any) -> Any:
     return x
 
 
+_MOVED = (np.ndarray, np.generic, tuple)
+"""The kinds of results that are moved, and that may contain such."""
+
+
 def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function to return torch tensors or CuPy arrays if an argument is one, whichever backend computes."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         result = function(*args, **kwargs)
+        if not isinstance(result, _MOVED):  # such as a FloatArray, which stays on the host
+            return result
         moved: R
         if "torch" in sys.modules:
             tensors: list[Any] = [x for x in (*args, *kwargs.values()) if is_tensor(x)]

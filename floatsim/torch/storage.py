@@ -34,7 +34,7 @@ class Storage:
     Parameters
     ----------
     owner : object
-        The emulation.
+        The emulation. While it is `paused`, the hooks do nothing.
     policy : Policy
         Its fields `weights`, `weights_at_use`, `weight_gradients` and `state` state how tensors are stored.
     model : torch.nn.Module, optional
@@ -45,7 +45,7 @@ class Storage:
 
     def __init__(self, owner: Any, policy: Policy, model: torch.nn.Module | None, stream: RandomStream) -> None:
         self.owner, self.policy, self.model, self.stream = owner, policy, model, stream
-        self.in_step = self.paused = False
+        self.in_step = False
         self.scalars: set[int] = set()
         self._names: dict[int, str] = {}
         self._at_use: dict[int, Any] = {}
@@ -144,7 +144,7 @@ class Storage:
 
     def _keep_gradient(self, parameter: torch.Tensor) -> None:
         """Round the gradient of a weight to the format in which it is kept."""
-        if self.paused:
+        if self.owner.paused:
             return
         if parameter.grad is not None and is_float(parameter.grad) and parameter.grad.layout == torch.strided:
             self._store(parameter.grad, self._gradient_storage(parameter), "gradient")
@@ -156,7 +156,7 @@ class Storage:
 
         A copy of the model has this hook, too, but weights of its own.
         """
-        if module is not self.model or not self._at_use or self._masters or self.paused:
+        if module is not self.model or not self._at_use or self._masters or self.owner.paused:
             return
         for parameter in self._parameters():
             if (storage := self._at_use.get(id(parameter))) is not None:
@@ -178,7 +178,7 @@ class Storage:
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         """Store what has no tag of this emulation: weights, gradients, and moments of an earlier block or a file."""
-        if self.paused:
+        if self.owner.paused:
             return
         self._give_back()
         self.in_step = True
@@ -218,7 +218,7 @@ class Storage:
         self._given.clear()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
-        if self.paused:
+        if self.owner.paused:
             return
         self.in_step = False
         self.scalars.clear()
@@ -239,13 +239,11 @@ class Storage:
     # -- pauses --------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Give the model its stored weights, and let the hooks do nothing."""
+        """Give the model its stored weights. The hooks do nothing while the emulation is paused."""
         self._give_back()
-        self.paused = True
 
     def resume(self) -> None:
-        """Store again what was changed in a pause by another emulation, and let the hooks work again."""
-        self.paused = False
+        """Store again what was changed in a pause by another emulation."""
         for parameter in () if self.model is None else self._parameters():
             if tag_of(parameter, self.owner) is None:
                 self._store(parameter, self.policy.weights, "weight")
