@@ -12,11 +12,14 @@ import torch
 
 from floatsim.accumulation import Accumulation
 from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import array, convert
+from floatsim.arrays.conversion import array, convert, in_format
+from floatsim.arrays.events import recording
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
+from floatsim.arrays.options import RoundingOptions, get_context, resolve
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP32, FloatFormat
+from floatsim.formats.rounding import Rounding
 from floatsim.torch.decisions import Resolved
 from floatsim.torch.scaling import start_scaling
 from floatsim.torch.tensors import Tag, read, tag_of, tensor_of
@@ -25,6 +28,9 @@ __all__ = ["Call", "Handler", "Host", "Rehearsal", "floats_of", "number", "tenso
 
 Handler: TypeAlias = Callable[..., Any]
 """A function of a `Call` and the arguments of an ATen operation. It returns FloatArrays, tensors, or NotImplemented."""
+
+
+_NO_OPTIONS: RoundingOptions = {}
 
 
 class Host(Protocol):
@@ -128,7 +134,14 @@ class Call:
 
     def rounded(self, x: FloatArray, fmt: FloatFormat) -> FloatArray:
         """Return x in a format."""
-        return x if x.format is fmt or x.format == fmt else convert(x, fmt)
+        if x.format is fmt or x.format == fmt:
+            return x
+        return convert(x, fmt) if recording() else in_format(x, fmt, resolve(_NO_OPTIONS))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no event is counted and no rounding of the call draws: steps may be left out, or run together."""
+        return not recording() and get_context().rounding is not Rounding.STOCHASTIC
 
     # -- what a call changes -------------------------------------------------------------------------------------------
 

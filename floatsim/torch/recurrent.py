@@ -15,11 +15,9 @@ import numpy as np
 from floatsim.accumulation import rounds_stochastically
 from floatsim.arrays.arithmetic import add, multiply, subtract
 from floatsim.arrays.conversion import array
-from floatsim.arrays.events import recording
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.functions import sigmoid, tanh
 from floatsim.arrays.options import get_context
-from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.operators.cells import lstm_cell
 from floatsim.operators.cells_backward import lstm_cell_backward
@@ -147,9 +145,7 @@ def _cell_by_cell(
 
 def _is_plain(c: Call) -> bool:
     """Return whether no event is counted and no rounding draws, so that steps may run in another order and together."""
-    formats = c.formats
-    drawn = rounds_stochastically(formats.accumulate) or rounds_stochastically(formats.sums)
-    return not (recording() or drawn or get_context().rounding is Rounding.STOCHASTIC)
+    return c.is_plain and not any(map(rounds_stochastically, (c.formats.accumulate, c.formats.sums)))
 
 
 class _Operands(NamedTuple):

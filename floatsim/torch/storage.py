@@ -9,6 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from floatsim.arrays.conversion import quantize
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
@@ -132,8 +133,11 @@ class Storage:
     def _store(self, x: torch.Tensor, storage: Any, role: str, rounding: Rounding = Rounding.TIES_TO_EVEN) -> None:
         """Round a tensor in place to its storage, and write its tag."""
         fmt = self.format_for(storage, x)
-        if isinstance(storage, Scheme) or fmt != format_of_dtype(x.dtype):
-            numbers = store(read(x), storage, rounding, self.stream)
+        numbers = read(x)
+        if fmt != numbers.format and rounding is Rounding.TIES_TO_EVEN and x.is_contiguous() and not x.is_neg():
+            quantize(numbers, fmt, rounding=rounding, out=numbers)
+        elif isinstance(storage, Scheme) or fmt != numbers.format:
+            numbers = store(numbers, storage, rounding, self.stream)
             x.data.copy_(tensor_of(numbers, x.dtype))
         write_tag(x, Tag(self.owner, fmt, role))
 
