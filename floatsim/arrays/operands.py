@@ -91,7 +91,7 @@ def operate(
     named = None if format is None else as_format(format)
     operands, float_array = read_operands(arguments, named)
     fmt = named or operands[0][1]
-    no_scales(operation, fmt, *[source for _, source in operands])
+    no_scales(operation, fmt, *(source for _, source in operands))
     shape = check_shapes(arguments, operands)
     wanted = wants_events(call_options)
     if out is None and not wanted and float_array:
