@@ -14,10 +14,10 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from floatsim.arrays.conversion import convert
+from floatsim.arrays.conversion import convert, quantize
 from floatsim.arrays.events import record, recording
 from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
+from floatsim.arrays.options import context, get_context
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.emulator.compile_notice import one_line
 from floatsim.formats import FP32, FP64, FloatFormat
@@ -543,14 +543,19 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
         Stochastic rounding draws from a stream, by default that of the run.
         """
-        tag = tag_of(x, self)
-        fmt = format_of_dtype(x.dtype) if tag is None else tag.format
-        if value.format != fmt:
-            drawn: dict[str, Any] = {}
-            if tag is not None and tag.role == "weight":
-                drawn["rounding"] = self.policy.weight_rounding
-                if self.policy.weight_rounding is Rounding.STOCHASTIC:
-                    drawn["seed"] = self.stream if stream is None else stream
+        tag, own = tag_of(x, self), format_of_dtype(x.dtype)
+        fmt = own if tag is None else tag.format
+        if value.format == fmt:
+            return tensor_of(value, x.dtype)
+        nearest, mode = Rounding.TIES_TO_EVEN, self.policy.weight_rounding
+        drawn: dict[str, Any] = {}
+        if tag is not None and tag.role == "weight" and not (mode is nearest is get_context().rounding):
+            drawn["rounding"] = mode
+            if mode is Rounding.STOCHASTIC:
+                drawn["seed"] = self.stream if stream is None else stream
+        if value.format == own and not drawn and not recording():
+            value = quantize(value, fmt)  # one step instead of a conversion there and back
+        else:
             value = convert(value, fmt, **drawn)
         return tensor_of(value, x.dtype)
 
