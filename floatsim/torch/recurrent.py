@@ -104,17 +104,19 @@ def _layer_backward(
         return NotImplemented
     weights, given = _weights(c, (w0, w1, w2, w3), has_biases), c.array(x)
     hidden, cell = (c.array(each).reshape(-1, hidden_size) for each in (hx, cx))
+    is_plain = _is_plain(c) and len(given) > 0
+    before = [] if is_plain else _states(c, given, weights, hidden, cell, reverse)[0]  # draws before the gradients
     by_hidden, by_cell = (
         None if each is None else c.gradient(each).reshape(-1, hidden_size) for each in (grad_hy, grad_cy)
     )
     outputs = None if grad_output is None else c.gradient(grad_output)
-    if _is_plain(c) and len(given):
+    if is_plain:
         layer = _operands(c, given, weights, hidden, cell)
         kept = getattr(workspace.untyped_storage(), "_floatsim_lstm", None)
         steps = kept[1] if kept is not None and kept[0].equals(layer) else _forward(c, layer, reverse)
         found = _backward(c, layer, steps, outputs, by_hidden, by_cell, reverse)
     else:
-        found = _cell_by_cell(c, given, weights, hidden, cell, outputs, by_hidden, by_cell, reverse)
+        found = _cell_by_cell(c, given, weights, before, outputs, by_hidden, by_cell, reverse)
     by_input, by_weights, by_hidden, by_cell = found
     shape = tuple(hx.shape)
     biases = [by_weights[2], by_weights[3]] if has_biases else [None, None]
@@ -122,17 +124,16 @@ def _layer_backward(
 
 
 def _cell_by_cell(
-    c: Call, x: FloatArray, weights: tuple[Any, ...], hidden: FloatArray, cell: FloatArray, outputs: FloatArray | None,
-    by_hidden: FloatArray | None, by_cell: FloatArray | None, reverse: bool,
+    c: Call, x: FloatArray, weights: tuple[Any, ...], before: list[tuple[FloatArray, FloatArray]],
+    outputs: FloatArray | None, by_hidden: FloatArray | None, by_cell: FloatArray | None, reverse: bool,
 ) -> tuple[FloatArray, list[Any], Any, Any]:  # fmt: skip
     """Return the gradients by the input, the weights and the states, by the operator of one time step."""
-    before, _, _ = _states(c, x, weights, hidden, cell, reverse)
     by_input: list[Any] = [None] * x.shape[0]
     by_weights: list[Any] = [None] * len(weights)
     for t in reversed(_steps(x.shape[0], reverse)):
         gradient = _plus(c, by_hidden, None if outputs is None else outputs[t])
         if gradient is None:
-            gradient = zeros(hidden.shape, c.formats.out)
+            gradient = zeros(before[t][0].shape, c.formats.out)
         found = c.operator(lstm_cell_backward, gradient, by_cell, x[t], *before[t], *weights)
         by_input[t], by_hidden, by_cell = found.x, found.hidden, found.cell
         parts = (found.weight_ih, found.weight_hh, found.bias_ih, found.bias_hh)[: len(weights)]
