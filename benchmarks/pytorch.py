@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
 import subprocess
 import sys
@@ -104,27 +103,24 @@ def model_ratios(rounds: int) -> dict[str, tuple[float, float]]:
 
     from .torch_models import MODELS
 
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
-    made = {}
-    for name, make in MODELS.items():
-        torch.manual_seed(0)
-        made[name] = [make(), make()]
-    steps = {}
-    for name, pair in made.items():
-        optimizers = [torch.optim.AdamW(model.parameters(), 1e-3) for model, _ in pair]
+    def step_of_model(model: Any, loss: Any) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
 
-        def step(model: Any, loss: Any, optimizer: Any) -> None:
+        def step() -> None:
             optimizer.zero_grad()
             loss(model).backward()
             optimizer.step()
 
-        steps[name] = [
-            functools.partial(step, *each, optimizer) for each, optimizer in zip(pair, optimizers, strict=True)
-        ]
+        return step
+
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
+    torch.manual_seed(0)
+    pairs = {name: (make(), make()) for name, make in MODELS.items()}
+    steps = {name: [step_of_model(*each) for each in pair] for name, pair in pairs.items()}
     for _ in range(rounds):
         for name, (plain, emulated) in steps.items():
             own = warm_times(plain, 10)
-            with ft.emulate("bf16", made[name][1][0], count=0):
+            with ft.emulate("bf16", pairs[name][1][0], count=0):
                 times[name].append((own, warm_times(emulated, 3)))
     return {name: (min(own for own, _ in found), min(used for _, used in found)) for name, found in times.items()}
 
