@@ -122,7 +122,7 @@ def gathered(values: NDArray[Any], axes: Sequence[Axis]) -> tuple[NDArray[Any], 
     place = np.zeros((), np.int64)
     for axis, length in zip(axes, values.shape[2:], strict=True):
         place = np.add.outer(place * length, axis.place)
-    place, flat = place.transpose(order), values.reshape(*values.shape[:2], -1)
+    place, flat = place.transpose(order), values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     if not exists.all():
         place = np.where(exists, place, flat.shape[-1])
         flat = np.concatenate([flat, np.zeros((*flat.shape[:2], 1), flat.dtype)], -1)
