@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch: the extra `torch`")
 
-from floatsim.torch.windows import gathered, regular_windows  # noqa: E402
+from floatsim.torch.windows import gathered, regular_windows
 
 pytestmark = [pytest.mark.torch, pytest.mark.full]
 
