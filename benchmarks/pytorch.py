@@ -5,6 +5,9 @@ Each ratio is of the best wall times. The ratio of processor times stands beside
 delays both sides differently. The overhead of an operation is measured on the same model with a width of 8, where
 arithmetic takes next to no time, for each ATen operation that PyTorch dispatches. The memory is the peak of a process
 above what it has before the model is made.
+
+The models of `benchmarks.torch_models` have small operations. Their ratios are of the best processor times of one
+thread, of a warm step under the policy "bf16" and of PyTorch's own, in turn.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ TARGETS = {
     "BF16, FP32 sums, stochastic: times PyTorch in FP32": 40.0,
     "overhead of an operation, us": 150.0,
     "memory, BF16: times PyTorch in FP32": 2.0,
+    "GPT, 2 layers, 64 wide: times PyTorch, one thread": 25.0,
+    "GPT, 2 layers, 256 wide: times PyTorch, one thread": 15.0,
+    "ResNet, 7 convolutions: times PyTorch, one thread": 20.0,
+    "LSTM, 2 layers, 64 wide: times PyTorch, one thread": 40.0,
 }
-"""The largest values that issue 17 wants."""
+"""The largest values that are wanted."""
 _POLICIES = {"BF16, FP32 sums": "ties_to_even", "BF16, FP32 sums, stochastic": "stochastic"}
 
 
@@ -75,6 +82,47 @@ def interleaved(width: int, roundings: list[str | None], rounds: int) -> list[tu
             if number:
                 found.append(taken)
     return [(min(wall for wall, _ in found), min(used for _, used in found)) for found in times]
+
+
+def warm_times(step: Callable[[], None], repeats: int) -> float:
+    """Return the best processor time of a step, after one that is not measured."""
+    step()
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        step()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def model_ratios(rounds: int) -> dict[str, tuple[float, float]]:
+    """Return the processor times of a step of each model, in PyTorch and under the policy "bf16"; one thread."""
+    import torch
+
+    import floatsim.torch as ft
+
+    from .torch_models import MODELS
+
+    def step_of_model(model: Any, loss: Any) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss(model).backward()
+            optimizer.step()
+
+        return step
+
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
+    torch.manual_seed(0)
+    pairs = {name: (make(), make()) for name, make in MODELS.items()}
+    steps = {name: [step_of_model(*each) for each in pair] for name, pair in pairs.items()}
+    for _ in range(rounds):
+        for name, (plain, emulated) in steps.items():
+            own = warm_times(plain, 10)
+            with ft.emulate("bf16", pairs[name][1][0], count=0):
+                times[name].append((own, warm_times(emulated, 3)))
+    return {name: (min(own for own, _ in found), min(used for _, used in found)) for name, found in times.items()}
 
 
 def dispatches() -> int:
@@ -124,6 +172,10 @@ def _memory(width: int, threads: int) -> dict[str, int]:
 
 def measure(width: int, threads: int, rounds: int) -> dict[str, Any]:
     """Return the measured values by the names of TARGETS, and the times behind them."""
+    import torch
+
+    import floatsim as fs
+
     names: list[str | None] = [None, *_POLICIES.values()]
     plain, *emulated = interleaved(width, names, rounds)
     small_plain, small = interleaved(8, [None, "ties_to_even"], rounds)
@@ -131,6 +183,12 @@ def measure(width: int, threads: int, rounds: int) -> dict[str, Any]:
     values = {f"{name}: times PyTorch in FP32": t[0] / plain[0] for name, t in zip(_POLICIES, emulated, strict=True)}
     overhead, used = ((x - y) / count * 1e6 for x, y in zip(small, small_plain, strict=True))
     values["overhead of an operation, us"] = overhead
+    torch.set_num_threads(1)
+    fs.set_num_threads(1)
+    models = model_ratios(rounds)
+    torch.set_num_threads(threads)
+    fs.set_num_threads(threads)
+    values |= {f"{name}: times PyTorch, one thread": used / own for name, (own, used) in models.items()}
     memory = _memory(width, threads) if sys.platform == "linux" else {}
     if memory:
         values["memory, BF16: times PyTorch in FP32"] = memory["emulated"] / memory["torch"]
@@ -138,7 +196,7 @@ def measure(width: int, threads: int, rounds: int) -> dict[str, Any]:
         "values": values, "dispatches": count, "bytes": memory,
         "wall and processor seconds": {"PyTorch": plain, **dict(zip(_POLICIES, emulated, strict=True))},
         "processor times PyTorch": {name: t[1] / plain[1] for name, t in zip(_POLICIES, emulated, strict=True)},
-        "overhead in processor time, us": used,
+        "overhead in processor time, us": used, "processor seconds of models, PyTorch and emulated": models,
     }  # fmt: skip
 
 
@@ -174,6 +232,7 @@ def main() -> None:
         "wall and processor seconds",
         "processor times PyTorch",
         "overhead in processor time, us",
+        "processor seconds of models, PyTorch and emulated",
     ):
         print(f"{name}: {found[name]}")
 

@@ -40,7 +40,7 @@ from floatsim.formats.value_sets import contains
 
 __all__ = [
     "array", "as_float_array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer",
-    "operand_codes", "quantize", "read", "read_floats", "to_integer",
+    "in_format", "operand_codes", "quantize", "read", "read_floats", "to_integer", "widened_exactly",
 ]  # fmt: skip
 
 Exact: TypeAlias = "NDArray[np.object_]"
@@ -212,6 +212,23 @@ def _encode_exact(x: Exact, fmt: FloatFormat, options: CallOptions, argument: st
 def wants_events(options: CallOptions) -> bool:
     """Return whether a call must compute its events: for its flags, or for a log."""
     return options.return_flags or recording.recording()
+
+
+def in_format(x: FloatArray, fmt: FloatFormat, options: CallOptions) -> FloatArray:
+    """Return x in a format, without a record of events."""
+    codes, _ = _backend(x.format, fmt).convert(x.codes, x.format, fmt, options, False, None)
+    return FloatArray(codes, fmt)
+
+
+def widened_exactly(x: FloatArray, fmt: FloatFormat) -> FloatArray:
+    """Return x in a format that contains its own. No option of the context applies, and no event happens.
+
+    >>> import floatsim as fs
+    >>> with fs.context(rounding="stochastic"):
+    ...     widened_exactly(fs.from_codes([0x38], "e4m3"), fs.FP16)
+    FloatArray([1.0], FP16)
+    """
+    return in_format(x, fmt, _TO_NEAREST)
 
 
 class _Converted(NamedTuple):
@@ -480,6 +497,8 @@ def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -
     FloatArray([1.2344], TF32)
     """
     format, call_options = as_format(format), resolve(options)
+    if isinstance(x, FloatArray) and not wants_events(call_options):
+        return in_format(x, format, call_options)
     codes, events, float_array, operands = _to_codes(x, format, call_options, "x")
     return finish("convert", wrap(codes, format, float_array), events, call_options, operands, (codes, format))
 

@@ -254,6 +254,10 @@ def _to_cupy(x: Any) -> Any:
     return x
 
 
+_MOVED = (np.ndarray, np.generic, tuple)
+"""The kinds of results that are moved, and that may contain such."""
+
+
 def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function to return torch tensors or CuPy arrays if an argument is one, whichever backend computes."""
 
@@ -264,6 +268,8 @@ def stays_on_device(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError:
             refuse_unknown_keyword(function, kwargs)
             raise
+        if not isinstance(result, _MOVED):  # such as a FloatArray, which stays on the host
+            return result
         moved: R
         if "torch" in sys.modules:
             tensors: list[Any] = [x for x in (*args, *kwargs.values()) if is_tensor(x)]

@@ -118,6 +118,9 @@ def operate(
     no_scales(operation, fmt, *map(_format_of, operands))
     shape = check_shapes(arguments, operands)
     wanted = wants_events(call_options)
+    if out is None and not wanted and float_array:
+        codes, _ = getattr(backends.current(), kind)(operation, operands, fmt, call_options, False, None)
+        return wrap(codes, fmt, True)
     target = None if out is None else out_codes(out, fmt, shape)
     codes, events = getattr(backends.current(), kind)(operation, operands, fmt, call_options, wanted, target)
     if events is not None:  # before anything is written: out may be an operand

@@ -71,6 +71,11 @@ class Context:
         """The attributes of a rounding under these defaults."""
         return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
 
+    @cached_property
+    def plain_call(self) -> CallOptions:
+        """The options of a call without keywords, if the rounding draws nothing."""
+        return CallOptions(self.attributes)
+
 
 CURRENT_CONTEXT: ContextVar[Context] = ContextVar("floatsim_context", default=Context())  # noqa: B039  # it is frozen
 
@@ -385,6 +390,8 @@ def _resolve_context(
     """The resolved options. `own_draws`: the call chose its draws itself, with `seed=` or `offset=`."""
     seed = settled.seed
     if settled.rounding is not Rounding.STOCHASTIC:
+        if not (offset or return_flags):
+            return settled.plain_call
         seed = 0
     elif seed is None:
         raise ValueError(

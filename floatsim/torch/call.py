@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -12,18 +12,25 @@ import torch
 
 from floatsim.accumulation import Accumulation
 from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import array, convert
+from floatsim.arrays.conversion import array, convert, in_format
+from floatsim.arrays.events import recording
 from floatsim.arrays.float_array import FloatArray
 from floatsim.arrays.linalg import matmul
+from floatsim.arrays.options import RoundingOptions, get_context, resolve
 from floatsim.arrays.reductions import sum as sum_of
 from floatsim.formats import FP32, FloatFormat
+from floatsim.formats.rounding import Rounding
 from floatsim.torch.decisions import Resolved
-from floatsim.torch.tensors import is_float, read, tag_of
+from floatsim.torch.scaling import start_scaling
+from floatsim.torch.tensors import Tag, read, tag_of, tensor_of
 
-__all__ = ["Call", "Handler", "Host", "complex_of", "floats_of", "number"]
+__all__ = ["Call", "Handler", "Host", "Rehearsal", "floats_of", "number", "tensors_of"]
 
 Handler: TypeAlias = Callable[..., Any]
 """A function of a `Call` and the arguments of an ATen operation. It returns FloatArrays, tensors, or NotImplemented."""
+
+
+_NO_OPTIONS: RoundingOptions = {}
 
 
 class Host(Protocol):
@@ -67,10 +74,16 @@ class Call:
         Whether it belongs to a backward pass.
     weak : bool
         Whether tensors without dimensions are beside others, so that they are numbers.
+    tags : dict
+        The tags of the arguments by the identity of the tensor, where they are known already.
     """
 
-    def __init__(self, host: Host, formats: Resolved, module: str, backward: bool, weak: bool = False) -> None:
+    def __init__(
+        self, host: Host, formats: Resolved, module: str, backward: bool, weak: bool = False,
+        tags: dict[int, Tag | None] | None = None,
+    ) -> None:  # fmt: skip
         self.host, self.formats, self.module, self.backward, self.weak = host, formats, module, backward, weak
+        self.tags = tags or {}
 
     # -- operands ------------------------------------------------------------------------------------------------------
 
@@ -116,12 +129,29 @@ class Call:
 
     def role(self, x: torch.Tensor) -> str:
         """Return the role of a tensor: "weight", "gradient", "value", "scale" or ""."""
-        tag = tag_of(x, self.host)
+        tag = self.tags[id(x)] if id(x) in self.tags else tag_of(x, self.host)
         return "" if tag is None else tag.role
 
     def rounded(self, x: FloatArray, fmt: FloatFormat) -> FloatArray:
         """Return x in a format."""
-        return x if x.format == fmt else convert(x, fmt)
+        if x.format is fmt or x.format == fmt:
+            return x
+        return convert(x, fmt) if recording() else in_format(x, fmt, resolve(_NO_OPTIONS))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no event is counted and no rounding of the call draws: steps may be left out, or run together."""
+        return not recording() and get_context().rounding is not Rounding.STOCHASTIC
+
+    # -- what a call changes -------------------------------------------------------------------------------------------
+
+    def update(self, x: torch.Tensor, value: FloatArray) -> None:
+        """Store a result in an operand, such as the running statistics of a norm."""
+        x.copy_(tensor_of(value, x.dtype))
+
+    def scaler(self) -> Any:
+        """Return the state of the scaling method of the policy, which a product changes."""
+        return self.host.scaler(self.formats.scaling)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -213,7 +243,7 @@ class Call:
 
     def _scaled(self, a: FloatArray, b: FloatArray, roles: tuple[str, str], part: str) -> FloatArray:
         """Return the products of stacks of matrices by the scaling method of the policy, which gives FP32."""
-        scaler = self.host.scaler(self.formats.scaling)
+        scaler = self.scaler()
         module = f"{self.module}.{part}" if part else self.module
         product = {frozenset(("gradient", "weight")): "input_gradient", frozenset(("gradient", "input")):
                    "weight_gradient"}.get(frozenset(roles), "forward")  # fmt: skip
@@ -238,29 +268,45 @@ class Call:
         return read(x) if self.formats.scaling is not None else self.operand(x)
 
 
-def floats_of(args: Sequence[Any]) -> list[torch.Tensor]:
+class Rehearsal(Call):
+    """A call whose results are dropped, and which changes nothing: it compiles the kernels of later calls."""
+
+    def update(self, x: torch.Tensor, value: FloatArray) -> None:
+        """Leave the operand as it is."""
+
+    def scaler(self) -> Any:
+        """Return a new state of the scaling method."""
+        return start_scaling(self.formats.scaling, 0)
+
+
+def floats_of(args: Iterable[Any]) -> list[torch.Tensor]:
     """Return the floating-point tensors among arguments, of lists too.
 
     >>> import torch
     >>> len(floats_of([torch.ones(1), [torch.ones(2), 3], None]))
     2
     """
-    found = []
-    for each in args:
-        if isinstance(each, torch.Tensor):
-            if each.dtype.is_floating_point:
-                found.append(each)
-        elif isinstance(each, list | tuple):
-            found += [x for x in each if is_float(x)]
-    return found
+    return tensors_of(args)[0]
 
 
-def complex_of(args: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the complex tensors among arguments, of lists too.
+def tensors_of(args: Iterable[Any]) -> tuple[list[torch.Tensor], bool]:
+    """Return the floating-point tensors among arguments, of lists too, and whether a complex tensor is among them.
 
     >>> import torch
-    >>> len(complex_of([torch.ones(1), [torch.ones(2) * 1j, 3], None]))
-    1
+    >>> floats, has_complex = tensors_of([torch.ones(1), [torch.ones(2) * 1j, 3], None])
+    >>> len(floats), has_complex
+    (1, True)
     """
-    flat = [x for each in args for x in (each if isinstance(each, list | tuple) else (each,))]
-    return [x for x in flat if isinstance(x, torch.Tensor) and x.dtype.is_complex]
+    found, has_complex = [], False
+    for each in args:
+        for x in each if isinstance(each, _LISTS) else (each,):
+            if isinstance(x, torch.Tensor):
+                dtype = x.dtype
+                if dtype.is_floating_point:
+                    found.append(x)
+                elif dtype.is_complex:
+                    has_complex = True
+    return found, has_complex
+
+
+_LISTS = (list, tuple)

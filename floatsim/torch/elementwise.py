@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from floatsim.arrays import functions as f
 from floatsim.arrays.comparison import greater_equal, isnan, less_equal
 from floatsim.arrays.conversion import convert
 from floatsim.arrays.float_array import FloatArray
-from floatsim.formats import BF16, FP16, FP64
+from floatsim.formats import BF16, FP16, FP64, FloatFormat
 from floatsim.operators import activations, activations_backward
 from floatsim.operators.engine import count
 from floatsim.torch.call import Call, Handler, number
@@ -169,13 +170,19 @@ def _addcdiv(c: Call, x: Any, y: Any, z: Any, value: float = 1) -> FloatArray:
     return c.result(c.value(a.add, base, c.value(a.divide, left, right)))
 
 
+@functools.lru_cache(maxsize=256)
+def _is_small(weight: float, fmt: FloatFormat) -> Any:
+    """Return whether the weight of an interpolation is below 0.5 in a format."""
+    return np.abs(number(float(weight), fmt).values) < 0.5
+
+
 def _lerp(c: Call, start: Any, end: Any, weight: Any) -> FloatArray:
     """Return start + weight * (end - start); for a weight from 0.5 up, end - (end - start) * (1 - weight)."""
     first, last = c.operand(start), c.operand(end)
     difference = c.value(a.subtract, last, first)
     factor = c.operand(weight) if isinstance(weight, torch.Tensor) else c.number(weight)
-    small = np.abs(factor.values) < 0.5
-    remainder = c.value(a.subtract, factor, c.number(1.0))
+    small = np.abs(factor.values) < 0.5 if isinstance(weight, torch.Tensor) else _is_small(weight, factor.format)
+    remainder = factor if c.is_plain and small.all() else c.value(a.subtract, factor, c.number(1.0))
     low = c.value(a.fma, factor, difference, first) if small.any() else None
     high = c.value(a.fma, remainder, difference, last) if not small.all() else None
     if high is None:

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.events import record
+from floatsim.arrays.conversion import convert, quantize
+from floatsim.arrays.events import record, recording
 from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
+from floatsim.arrays.options import context, get_context
 from floatsim.arrays.random_stream import RandomStream
+from floatsim.emulator.compile_notice import one_line
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, with_keyword_hints
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
-from floatsim.torch.call import Call, complex_of, floats_of
+from floatsim.torch.call import Call, Rehearsal, floats_of, tensors_of
 from floatsim.torch.decisions import Resolved, line, resolve
 from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.exported import followed
@@ -59,6 +59,11 @@ _OF_FIRST_OPERAND = {
 }  # fmt: skip
 """Operations whose result has the dtype of the first operand, also beside weights in FP32."""
 
+_COMPILES = (
+    "floatsim: ft.emulate compiles kernels for the operations and formats of this model, which can take a minute. "
+    "Later runs read them from disk. FLOATSIM_PROGRESS=0 turns this line off."
+)
+
 _FIRST_GRADIENT = ("torch::autograd::AccumulateGrad",)
 """The names of nodes that add to the gradient of a weight."""
 
@@ -73,7 +78,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self.policy, self.strict, self.count = policy, strict, count
         self.stream = RandomStream(policy.seed)
         self.run = Run(scaler=LossScaler(policy.loss_scale), _emulation=self)
-        self.modules = Modules(model)
+        self.modules = Modules(self, model)
         self.storage = Storage(self, policy, model, self.stream)
         self.bookkeeping = 0
         self.paused = False
@@ -81,6 +86,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._outer = ""
         self._scalers: dict[Any, Any] = {}
         self._saved_scalers: dict[str, Any] = {}
+        self._rehearsed: set[Any] = set()
         self._kinds: dict[str, Callable[..., Any]] = {
             "unrounded": self._unrounded, "handler": self._handled, "each": self._each, "fused": self._fused,
             "composite": self._written_out, "decomposition": self._written_out, "implicit": self._implicit,
@@ -126,7 +132,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         if self not in _ACTIVE or self.storage.in_step:
             raise RuntimeError("run.pause() must be called in the block of its ft.emulate, between optimizer steps")
         self.storage.pause()
-        self.paused = self.modules.paused = True
+        self.paused = True
         _ACTIVE.remove(self)
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(True)
@@ -135,7 +141,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
             _ACTIVE.append(self)
-            self.paused = self.modules.paused = False
+            self.paused = False
             self.storage.resume()
 
     def state_dict(self) -> dict[str, Any]:
@@ -242,9 +248,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def _each(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation on lists of tensors, for each tensor."""
-        if self._is_bookkeeping(floats_of(args)):
+        tensors = floats_of(args)
+        if self._is_bookkeeping(tensors, [tag_of(x, self) for x in tensors]):
             return func(*args, **kwargs)
-        if complex_of([*args, *kwargs.values()]):
+        if tensors_of([*args, *kwargs.values()])[1]:
             return func(*args, **kwargs)
         n = len(args[0])
         results = []
@@ -271,6 +278,9 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
         assert entry.run is not None
         self.run.operations[entry.name] += 1
+        if self._rehearses(entry, formats, tensors, (), None):
+            with self._dropped_draws():
+                entry.run(Rehearsal(self, formats, "", False), self._stored_nowhere, *args, **kwargs)
         with self._recorded() as log:
             entry.run(Call(self, formats, "", False), store, *args, **kwargs)
         self._count(Site(OPTIMIZER, entry.name, False, formats.source, True), stored, log, lost)
@@ -278,16 +288,16 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
     def _written_out(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a function of PyTorch operations, each of which is emulated, as parts of this operation."""
         assert entry.run is not None
-        operands = [*args, *kwargs.values()]
-        if complex_of(operands):
+        tensors, has_complex = tensors_of([*args, *kwargs.values()])
+        if has_complex:
             return func(*args, **kwargs)
-        if entry.kind == "decomposition" and not floats_of(operands):
+        if entry.kind == "decomposition" and not tensors:
             return self._unrounded(entry, func, args, kwargs)
         if torch.Tag.pointwise in func.tags:
             args = self._promoted(args)
         result = self._inside(entry, entry.run, args, kwargs)
         if entry.kind == "decomposition" and entry.operation and not entry.backward and is_float(result):
-            return self._in_result_format(entry, result, floats_of(operands))
+            return self._in_result_format(entry, result, tensors)
         return result
 
     def _promoted(self, args: Any) -> Any:
@@ -334,8 +344,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
         A result that shares the memory of an operand, which the operation does not write, is rounded in new memory.
         """
-        operands = [*args, *kwargs.values()]
-        tensors = floats_of(operands)
+        tensors, has_complex = tensors_of([*args, *kwargs.values()])
         result = func(*args, **kwargs)
         made = floats_of([result, *(result if isinstance(result, tuple) else ())])
         if not tensors and not made:
@@ -347,7 +356,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         operation, module, backward, _ = self._place(entry)
         formats = tuple(map(self._format_of, tensors))
         out = self._resolved(self._outer or operation, module, backward, formats).out
-        if complex_of(operands):
+        if has_complex:
             return result
         role = "gradient" if backward else "value"
         kept = set() if entry.target else {x.untyped_storage().data_ptr() for x in tensors}
@@ -366,33 +375,39 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def _handled(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation by its handler."""
-        operands = [*args, *kwargs.values()]
-        if complex_of(operands):
+        tensors, has_complex = tensors_of([*args, *kwargs.values()] if kwargs else args)
+        if has_complex:
             return func(*args, **kwargs)
-        args, kwargs = self._converted(args, kwargs)
-        out = None
-        if entry.target == "out":
-            out, kwargs = kwargs["out"], {key: each for key, each in kwargs.items() if key != "out"}
+        self._check(entry, tensors)
+        out, given = None, (args, kwargs)
+        if kwargs:
+            args, kwargs = self._converted(args, kwargs)
+            if entry.target == "out":
+                out, kwargs = kwargs["out"], {key: each for key, each in kwargs.items() if key != "out"}
+            tensors = floats_of([*args, *kwargs.values()])
         target = args[0] if entry.target == "first" else out
-        tensors = floats_of([*args, *kwargs.values()])
-        self._check(entry, [*tensors, *floats_of([out])])
-        if not tensors or self._is_bookkeeping(tensors):
-            return func(*args, **kwargs)
+        tags = [tag_of(x, self) for x in tensors]
+        if not tensors or self._is_bookkeeping(tensors, tags):
+            return func(*given[0], **given[1])
         if not tensors[0].numel() and not entry.target:
-            empty = func(*args, **kwargs)
+            empty = func(*given[0], **given[1])
             if not any(x.numel() for x in floats_of(empty if isinstance(empty, tuple) else [empty])):
                 return empty
         operation, module, backward, first_gradient = self._place(entry)
-        if self.storage.in_step or first_gradient:
+        update = self.storage.in_step
+        dimensions = [x.ndim for x in tensors]
+        weak = 0 in dimensions and any(dimensions)
+        if update or first_gradient:
             resolved = self._by_storage(target, tensors)
         else:
-            wide = [x for x in tensors if x.ndim] or tensors
-            resolved = self._resolved(self._outer or operation, module, backward, tuple(map(self._format_of, wide)))
-        weak = any(not x.ndim for x in tensors) and any(x.ndim for x in tensors)
-        call = Call(self, resolved, module, backward, weak)
-        update = self.storage.in_step
-        counts = self.run.step < self.count and not update
-        reference = _reference(entry, func, args, kwargs, out) if counts else None
+            formats = tuple(
+                format_of_dtype(x.dtype) if tag is None else tag.format
+                for x, tag, n in zip(tensors, tags, dimensions, strict=True)
+                if n or not weak
+            )
+            resolved = self._resolved(self._outer or operation, module, backward, formats)
+        call = Call(self, resolved, module, backward, weak, dict(zip(map(id, tensors), tags, strict=True)))
+        reference = _reference(entry, func, args, kwargs, out) if self._counts and not update else None
         with self._recorded() as log, self._rounding():
             assert entry.run is not None
             result = entry.run(call, *args, **kwargs)
@@ -400,12 +415,21 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                 made = self._made(entry, result, tensors, target, args, kwargs, backward)
         if result is NotImplemented:
             return self._fallback(entry, func, args, kwargs if out is None else {**kwargs, "out": out})
+        if self._rehearses(entry, resolved, tensors, args, call):
+            with self._dropped_draws():
+                dropped = entry.run(Rehearsal(self, resolved, module, backward, weak, call.tags), *args, **kwargs)
+                if target is not None and isinstance(dropped, FloatArray):
+                    self._stored_nowhere(target, dropped)
         self.run.operations[entry.name] += 1
         first = made if isinstance(made, torch.Tensor) else next(x for x in made if x is not None)
-        site = Site(OPTIMIZER if update else module, entry.name, backward, resolved.source, update)
-        weight = self.storage.place_of(tensors[0] if target is None else target) if update else module
-        lost = self._lost(site._replace(module=weight), [first], tensors)
-        self._count(site, [first], log, lost, reference)
+        if self._looks_for_losses() and not _all_finite(first):
+            weight = self.storage.place_of(tensors[0] if target is None else target) if update else module
+            lost = self._lost(Site(weight, entry.name, backward, resolved.source, update), [first], tensors)
+        else:
+            lost = 0
+        if log is not None:
+            site = Site(OPTIMIZER if update else module, entry.name, backward, resolved.source, update)
+            self._count(site, [first], log, lost, reference)
         if target is not None and isinstance(result, FloatArray):
             if entry.target == "first" and target.shape != first.shape:
                 raise RuntimeError(
@@ -422,9 +446,42 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return nullcontext()
         return context(rounding=self.policy.rounding, seed=self.stream)
 
+    @property
+    def _counts(self) -> bool:
+        """Whether events are counted in this step."""
+        return self.run.step < self.count
+
     def _recorded(self) -> AbstractContextManager[Any]:
         """Return a context that yields the log of the events; None in steps whose events are not counted."""
-        return record(events=EVENTS, calls=False) if self.run.step < self.count else nullcontext()
+        return record(events=EVENTS, calls=False) if self._counts else nullcontext()
+
+    # -- kernels of later steps ----------------------------------------------------------------------------------------
+
+    def _rehearses(self, entry: Entry, formats: Resolved, tensors: list[torch.Tensor], args: Any, call: Any) -> bool:
+        """Return whether an operation runs a second time without counting, and drops its results.
+
+        Steps that count events and steps that do not have different kernels. In the last step that counts, each
+        operation runs in both ways once for operands of the same shapes, so that later steps compile nothing.
+        """
+        if self.run.step != self.count - 1 or recording():
+            return False
+        operands = tuple((x.shape, x.dtype, None if call is None else call.role(x)) for x in tensors)
+        others = repr([x for x in args if not tensors_of([x])[0]])
+        key = entry, formats, operands, others
+        if key in self._rehearsed:
+            return False
+        self._rehearsed.add(key)
+        return True
+
+    @contextmanager
+    def _dropped_draws(self) -> Iterator[None]:
+        """Set the rounding mode of the policy, and a stream of random numbers that no other call uses."""
+        with self._rounding(), context(seed=RandomStream(0)):
+            yield
+
+    def _stored_nowhere(self, x: torch.Tensor, value: FloatArray) -> None:
+        """Round a result as it would be stored."""
+        self._for_storage(x, value, RandomStream(0))
 
     def _own(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a building block of this package, which states its formats itself."""
@@ -432,6 +489,9 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         _, module, backward, _ = self._place(entry)
         with self._recorded() as log:
             result = func(*args, **kwargs)
+        if self._rehearses(entry, line(FP32, FP32), tensors, args, None):
+            with self._dropped_draws():
+                func(*args, **kwargs)
         self.run.operations[entry.name] += 1
         write_tag(result, Tag(self, format_of_dtype(result.dtype), "gradient" if backward else "value"))
         site = Site(module, entry.name, backward, "the call")
@@ -457,12 +517,12 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             return self._inside(entry, found, args, kwargs)
         return self._native(entry, func, args, kwargs)
 
-    def _is_bookkeeping(self, tensors: list[torch.Tensor]) -> bool:
+    def _is_bookkeeping(self, tensors: list[torch.Tensor], tags: list[Tag | None]) -> bool:
         """Return whether an operation is part of counting steps, or of the state of a loss scaler."""
         inside = self.storage.in_step or self.bookkeeping
         if inside and self.storage.counts_steps(tensors):
             return True
-        return all((tag := tag_of(x, self)) is not None and tag.role == "scale" for x in tensors)
+        return all(tag is not None and tag.role == "scale" for tag in tags)
 
     def _check(self, entry: Entry, tensors: list[torch.Tensor]) -> None:
         for x in tensors:
@@ -478,15 +538,24 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         inside = FP64 if any(x.dtype == torch.float64 for x in tensors) else FP32
         return line(inside, inside if target is not None else self._format_of(tensors[0]))
 
-    def _for_storage(self, x: torch.Tensor, value: FloatArray) -> torch.Tensor:
-        """Return a value as it is stored in a tensor: rounded to the format of its storage, weights in their mode."""
-        tag = tag_of(x, self)
-        fmt = format_of_dtype(x.dtype) if tag is None else tag.format
-        if value.format != fmt:
-            drawn: dict[str, Any] = {}
-            if tag is not None and tag.role == "weight":
-                stochastic = self.policy.weight_rounding is Rounding.STOCHASTIC
-                drawn = {"rounding": self.policy.weight_rounding} | ({"seed": self.stream} if stochastic else {})
+    def _for_storage(self, x: torch.Tensor, value: FloatArray, stream: RandomStream | None = None) -> torch.Tensor:
+        """Return a value as it is stored in a tensor: rounded to the format of its storage, weights in their mode.
+
+        Stochastic rounding draws from a stream, by default that of the run.
+        """
+        tag, own = tag_of(x, self), format_of_dtype(x.dtype)
+        fmt = own if tag is None else tag.format
+        if value.format == fmt:
+            return tensor_of(value, x.dtype)
+        nearest, mode = Rounding.TIES_TO_EVEN, self.policy.weight_rounding
+        drawn: dict[str, Any] = {}
+        if tag is not None and tag.role == "weight" and not (mode is nearest is get_context().rounding):
+            drawn["rounding"] = mode
+            if mode is Rounding.STOCHASTIC:
+                drawn["seed"] = self.stream if stream is None else stream
+        if value.format == own and not drawn and not recording():
+            value = quantize(value, fmt)  # one step instead of a conversion there and back
+        else:
             value = convert(value, fmt, **drawn)
         return tensor_of(value, x.dtype)
 
@@ -519,15 +588,17 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     # -- events --------------------------------------------------------------------------------------------------------
 
+    def _looks_for_losses(self) -> bool:
+        """Return whether overflows are looked for: in counted steps, and until the first of them."""
+        return self._counts or self.run.first("overflow") is None
+
     def _lost(self, site: Site, results: list[torch.Tensor], operands: list[torch.Tensor]) -> int:
         """Return the number of infinities and NaNs among the results of finite operands, and keep the first of them.
 
         An element of an element-wise operation has its own operands. Other operations have all operands in common.
         Nothing is stored in place yet. Later steps look no further than the first.
         """
-        if self.run.first("overflow") is not None and self.run.step >= self.count:
-            return 0
-        if all(map(_all_finite, results)):
+        if not self._looks_for_losses() or all(map(_all_finite, results)):
             return 0
         if all(map(_all_finite, operands)):
             number = sum(int((~torch.isfinite(x)).sum()) for x in results)
@@ -568,10 +639,9 @@ def _text(scaling: Any) -> str:
 def _all_finite(x: torch.Tensor) -> bool:
     """Return whether all elements are finite. One product of the vector with itself decides most cases."""
     if x.dtype == torch.float32:
-        flat = x.detach().reshape(-1).numpy()
-        with np.errstate(all="ignore"):
-            if math.isfinite(np.dot(flat, flat)):
-                return True
+        flat = x.detach().reshape(-1)
+        if math.isfinite(torch.dot(flat, flat).item()):
+            return True
     return bool(torch.isfinite(x).all())
 
 
@@ -597,11 +667,11 @@ def _result_dtype(entry: Entry, tensors: list[torch.Tensor], args: Any, kwargs: 
         return args[3]
     if entry.name in ("_softmax", "_log_softmax") and args[2]:
         return torch.float32
+    found = tensors[0].dtype
+    if all(x.dtype is found for x in tensors):
+        return found
     wide = [x for x in tensors if x.ndim] or tensors
-    found = wide[0].dtype
-    for x in wide[1:]:
-        found = torch.promote_types(found, x.dtype)
-    return found
+    return functools.reduce(torch.promote_types, [x.dtype for x in wide])
 
 
 # -- the public block --------------------------------------------------------------------------------------------------
@@ -701,5 +771,6 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
         stack.enter_context(threads_warn(mode))
+        stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)
         yield mode.run

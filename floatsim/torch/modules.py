@@ -54,17 +54,15 @@ class Modules:
 
     Parameters
     ----------
+    owner : object
+        The emulation. Modules are not followed while it is paused.
     model : torch.nn.Module, optional
         The paths are those of its `named_modules()`; its own is the name of its class. Modules outside, and all modules
         without a model, have paths from the outermost module that is called.
-
-    Attributes
-    ----------
-    paused : bool
-        Whether modules are not followed now.
     """
 
-    def __init__(self, model: torch.nn.Module | None = None) -> None:
+    def __init__(self, owner: Any, model: torch.nn.Module | None = None) -> None:
+        self._owner = owner
         self._paths: dict[int, str] = {}
         self._kept: list[torch.nn.Module] = []
         self._stack: list[str] = []
@@ -72,7 +70,6 @@ class Modules:
         self._old = 0
         self._handles: list[Any] = []
         self._thread = threading.get_ident()
-        self.paused = False
         if model is not None:
             self.add(model)
 
@@ -96,7 +93,7 @@ class Modules:
         self._handles.clear()
 
     def _is_followed(self) -> bool:
-        return not self.paused and threading.get_ident() == self._thread
+        return not self._owner.paused and threading.get_ident() == self._thread
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
         if not self._is_followed():

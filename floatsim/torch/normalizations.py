@@ -167,7 +167,7 @@ def _batch_norm(
     if training:
         for tensor, updated in ((mean, found.running_mean), (var, found.running_var)):
             if tensor is not None:
-                tensor.copy_(tensor_of(updated, tensor.dtype))
+                c.update(tensor, updated)
     empty = x.new_empty(0)
     return found.output, empty, empty
 

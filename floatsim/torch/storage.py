@@ -9,6 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from floatsim.arrays.conversion import quantize
 from floatsim.arrays.random_stream import RandomStream
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
@@ -34,7 +35,7 @@ class Storage:
     Parameters
     ----------
     owner : object
-        The emulation.
+        The emulation. While it is `paused`, the hooks do nothing.
     policy : Policy
         Its fields `weights`, `weights_at_use`, `weight_gradients` and `state` state how tensors are stored.
     model : torch.nn.Module, optional
@@ -45,7 +46,7 @@ class Storage:
 
     def __init__(self, owner: Any, policy: Policy, model: torch.nn.Module | None, stream: RandomStream) -> None:
         self.owner, self.policy, self.model, self.stream = owner, policy, model, stream
-        self.in_step = self.paused = False
+        self.in_step = False
         self.scalars: set[int] = set()
         self._names: dict[int, str] = {}
         self._at_use: dict[int, Any] = {}
@@ -132,8 +133,11 @@ class Storage:
     def _store(self, x: torch.Tensor, storage: Any, role: str, rounding: Rounding = Rounding.TIES_TO_EVEN) -> None:
         """Round a tensor in place to its storage, and write its tag."""
         fmt = self.format_for(storage, x)
-        if isinstance(storage, Scheme) or fmt != format_of_dtype(x.dtype):
-            numbers = store(read(x), storage, rounding, self.stream)
+        numbers = read(x)
+        if fmt != numbers.format and rounding is Rounding.TIES_TO_EVEN and x.is_contiguous() and not x.is_neg():
+            quantize(numbers, fmt, rounding=rounding, out=numbers)
+        elif isinstance(storage, Scheme) or fmt != numbers.format:
+            numbers = store(numbers, storage, rounding, self.stream)
             x.data.copy_(tensor_of(numbers, x.dtype))
         write_tag(x, Tag(self.owner, fmt, role))
 
@@ -144,7 +148,7 @@ class Storage:
 
     def _keep_gradient(self, parameter: torch.Tensor) -> None:
         """Round the gradient of a weight to the format in which it is kept."""
-        if self.paused:
+        if self.owner.paused:
             return
         if parameter.grad is not None and is_float(parameter.grad) and parameter.grad.layout == torch.strided:
             self._store(parameter.grad, self._gradient_storage(parameter), "gradient")
@@ -156,7 +160,7 @@ class Storage:
 
         A copy of the model has this hook, too, but weights of its own.
         """
-        if module is not self.model or not self._at_use or self._masters or self.paused:
+        if module is not self.model or not self._at_use or self._masters or self.owner.paused:
             return
         for parameter in self._parameters():
             if (storage := self._at_use.get(id(parameter))) is not None:
@@ -178,7 +182,7 @@ class Storage:
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         """Store what has no tag of this emulation: weights, gradients, and moments of an earlier block or a file."""
-        if self.paused:
+        if self.owner.paused:
             return
         self._give_back()
         self.in_step = True
@@ -218,7 +222,7 @@ class Storage:
         self._given.clear()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
-        if self.paused:
+        if self.owner.paused:
             return
         self.in_step = False
         self.scalars.clear()
@@ -239,13 +243,11 @@ class Storage:
     # -- pauses --------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Give the model its stored weights, and let the hooks do nothing."""
+        """Give the model its stored weights. The hooks do nothing while the emulation is paused."""
         self._give_back()
-        self.paused = True
 
     def resume(self) -> None:
-        """Store again what was changed in a pause by another emulation, and let the hooks work again."""
-        self.paused = False
+        """Store again what was changed in a pause by another emulation."""
         for parameter in () if self.model is None else self._parameters():
             if tag_of(parameter, self.owner) is None:
                 self._store(parameter, self.policy.weights, "weight")

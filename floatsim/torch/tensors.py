@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from floatsim.arrays.conversion import convert
+from floatsim.arrays.conversion import convert, widened_exactly
 from floatsim.arrays.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, as_format
+from floatsim.formats.value_sets import contains
 
 __all__ = ["Tag", "check_dense", "format_of_dtype", "is_float", "read", "tag_of", "tensor_of", "write_tag"]
 
@@ -21,6 +22,9 @@ _FORMATS = {torch.float32: FP32, torch.bfloat16: BF16, torch.float16: FP16, torc
 _IN_NUMPY = {torch.float32, torch.float64, torch.float16}
 """The dtypes that NumPy has as well. The other dtypes pass as integers."""
 _INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+
+
+_ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
 class Tag(NamedTuple):
@@ -72,18 +76,18 @@ def check_dense(x: torch.Tensor, name: str) -> None:
     Traceback (most recent call last):
     ValueError: add: an emulated tensor must be a dense tensor in host memory, not Tensor with ...
     """
+    if type(x) in _ORDINARY and x.is_cpu and x.layout is torch.strided and not x.is_nested:
+        return
     if type(x).__name__ == "DTensor":
         raise ValueError(
             f"{name}: ft.emulate does not take DTensor, the sharded tensor of FSDP2 and of tensor parallelism; emulate "
             "the model before it is sharded, or gather the tensor by x.full_tensor()"
         )
-    ordinary = type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_nested
-    if x.device.type != "cpu" or x.layout != torch.strided or not ordinary:
-        kind = f"a nested {type(x).__name__}" if x.is_nested else type(x).__name__
-        raise ValueError(
-            f"{name}: an emulated tensor must be a dense tensor in host memory, not {kind} with {x.layout} on "
-            f"{x.device}; move the model to the CPU, and pad nested tensors"
-        )
+    kind = f"a nested {type(x).__name__}" if x.is_nested else type(x).__name__
+    raise ValueError(
+        f"{name}: an emulated tensor must be a dense tensor in host memory, not {kind} with {x.layout} on "
+        f"{x.device}; move the model to the CPU, and pad nested tensors"
+    )
 
 
 def tag_of(x: torch.Tensor, owner: Any) -> Tag | None:
@@ -116,13 +120,15 @@ def read(x: torch.Tensor) -> FloatArray:
     >>> read(torch.tensor([1.0, 0.5], dtype=torch.bfloat16))
     FloatArray([1.0, 0.5], BF16)
     """
-    if not x.dtype.is_floating_point:
+    dtype = x.dtype
+    if not dtype.is_floating_point:
         return FloatArray(np.asarray(x.numpy().astype(np.float64)).view(np.uint64), FP64)
-    fmt = format_of_dtype(x.dtype)
+    fmt = format_of_dtype(dtype)
     if x.is_neg():
         x = x.resolve_neg()
-    x = x.detach()
-    numbers: Any = (x if x.dtype in _IN_NUMPY else x.view(_INTEGERS[x.element_size()])).numpy()
+    if x.requires_grad:
+        x = x.detach()
+    numbers: Any = (x if dtype in _IN_NUMPY else x.view(_INTEGERS[x.element_size()])).numpy()
     return FloatArray(numbers.view(fmt.code_dtype), fmt)
 
 
@@ -134,10 +140,15 @@ def tensor_of(x: FloatArray, dtype: torch.dtype) -> torch.Tensor:
     tensor([1.5000])
     """
     fmt = format_of_dtype(dtype)
-    codes = x.codes if x.format == fmt else convert(x, fmt, rounding="ties_to_even").codes
-    array: Any = np.ascontiguousarray(codes).reshape(codes.shape)
-    if not array.flags.writeable:
-        array = array.copy()
+    if x.format == fmt:
+        codes = x.codes
+    elif contains(fmt, x.format):
+        codes = widened_exactly(x, fmt).codes
+    else:
+        codes = convert(x, fmt, rounding="ties_to_even").codes
+    array: Any = codes
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        array = np.array(codes, order="C")
     if dtype in _IN_NUMPY:
         return torch.from_numpy(array.view(fmt.dtype))
     integers = array.view(f"int{array.dtype.itemsize * 8}" if array.dtype.itemsize > 1 else "uint8")

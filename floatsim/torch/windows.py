@@ -45,6 +45,7 @@ class Windows(NamedTuple):
     containing: Axis
 
 
+@functools.lru_cache(maxsize=256)
 def regular_windows(length: int, count: int, size: int, step: int, pad: int, apart: int = 1) -> Windows:
     """Return windows of one size at equal distances.
 
@@ -75,6 +76,7 @@ def regular_windows(length: int, count: int, size: int, step: int, pad: int, apa
     return Windows(Axis(place, (place >= 0) & (place < length)), Axis(window, found))
 
 
+@functools.lru_cache(maxsize=256)
 def adaptive_windows(length: int, count: int) -> Windows:
     """Return the windows of PyTorch's adaptive pools: from floor(i * length / count) to ceil((i + 1) * length / count).
 
@@ -96,6 +98,7 @@ def adaptive_windows(length: int, count: int) -> Windows:
     return Windows(Axis(place, place < stop[:, np.newaxis]), Axis(window, found))
 
 
+@functools.lru_cache(maxsize=256)
 def filter_places(length: int, count: int, size: int, step: int, pad: int, apart: int) -> Axis:
     """Return the windows that each element is in with each element of the filter, which is rotated by 180 degrees.
 
@@ -114,15 +117,16 @@ def gathered(values: NDArray[Any], axes: Sequence[Axis]) -> tuple[NDArray[Any], 
     >>> values.tolist(), exists.tolist()
     ([[[[5, 6], [7, 0]]]], [[True, True], [True, False]])
     """
-    for n, axis in reversed(list(enumerate(axes))):
-        values = np.take(values, np.where(axis.exists, axis.place, 0), 2 + n)
-    exists = functools.reduce(np.logical_and.outer, (axis.exists for axis in axes))
-    rows, slots = range(0, 2 * len(axes), 2), range(1, 2 * len(axes), 2)
-    values = values.transpose(0, 1, *(2 + n for n in (*rows, *slots)))
-    exists = exists.transpose(*rows, *slots)
+    order = *range(0, 2 * len(axes), 2), *range(1, 2 * len(axes), 2)  # rows before slots
+    exists = functools.reduce(np.logical_and.outer, (axis.exists for axis in axes)).transpose(order)
+    place = np.zeros((), np.int64)
+    for axis, length in zip(axes, values.shape[2:], strict=True):
+        place = np.add.outer(place * length, axis.place)
+    place, flat = place.transpose(order), values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     if not exists.all():
-        values = np.where(exists, values, values.dtype.type(0))
-    return values, exists
+        place = np.where(exists, place, flat.shape[-1])
+        flat = np.concatenate([flat, np.zeros((*flat.shape[:2], 1), flat.dtype)], -1)
+    return np.take(flat, place, -1), exists
 
 
 def flat_places(lengths: Sequence[int]) -> NDArray[np.int64]:

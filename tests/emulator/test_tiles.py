@@ -229,6 +229,37 @@ def test_a_line_only_where_compilation_takes_long_and_somebody_looks(monkeypatch
         assert ("compiling the kernel gemm.float32.in_order" in text) == shown and text.count("\n") == shown
 
 
+def test_one_line_for_many_compilations_also_where_nobody_looks(monkeypatch, capsys):
+    kernel = type("in_order", (), {"__module__": "floatsim_kernels.gemm.float32"})
+    foreign = type("theirs", (), {"__module__": "theirs"})
+    monkeypatch.setattr(compile_notice, "watched", lambda: False)
+    monkeypatch.setattr(compile_notice, "_LINES", {})
+    monkeypatch.setattr(compile_notice, "_AFTER", 0.05)  # the line comes after twice as many seconds in all
+    monkeypatch.delenv("FLOATSIM_PROGRESS", raising=False)
+    notices = compile_notice._Notices()
+    monkeypatch.setattr(compile_notice, "_NOTICES", notices)
+
+    def compiled(function, seconds):
+        notices.start(function)
+        time.sleep(seconds)
+        notices.end()
+
+    compiled(kernel, 0.3)
+    with compile_notice.one_line("many kernels"):
+        compiled(foreign, 0.3)
+        compiled(kernel, 0.01)
+        assert not capsys.readouterr().err
+        compiled(kernel, 0.3)
+        assert capsys.readouterr().err == "many kernels\n"
+        compiled(kernel, 0.3)
+    with compile_notice.one_line("many kernels"):
+        compiled(kernel, 0.3)
+    monkeypatch.setenv("FLOATSIM_PROGRESS", "0")
+    with compile_notice.one_line("others"):
+        compiled(kernel, 0.3)
+    assert not capsys.readouterr().err
+
+
 def test_lines_and_bars_can_be_turned_off(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.delenv("FLOATSIM_PROGRESS", raising=False)
