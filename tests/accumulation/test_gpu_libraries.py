@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import recorded_products as recorded
-from recorded_products import Call, needs_recordings
 
 import floatsim as fs
 from floatsim.accumulation.gpu_libraries import FUNCTIONS, RULES, kernel_table
+from tests.accumulation import recorded_products as recorded
+from tests.accumulation.recorded_products import Call, needs_recordings
 
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "library-products.zip"
 WMMA = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_nn_align2"

@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import recorded_products as recorded
-from recorded_products import DTYPES, needs_recordings
 
 import floatsim as fs
+from tests.accumulation import recorded_products as recorded
+from tests.accumulation.recorded_products import DTYPES, needs_recordings
 
 triton_dot = fs.hardware.triton_dot
 IN_HALVES = "converted(fp16, permuted([0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29, 2, 3, 6, 7, "

@@ -12,8 +12,8 @@ import pytest
 import floatsim as fs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "accumulation"))
-import recorded_products as recorded
-from recorded_products import needs_recordings
+from tests.accumulation import recorded_products as recorded
+from tests.accumulation.recorded_products import needs_recordings
 
 OUTPUTS = ("fp32", "bf16", "fp16", "e4m3", "e5m2")
 

@@ -26,12 +26,12 @@ POLICIES = {
     "autocast-bf16": "autocast-bf16",
     "mxfp8": "mxfp8",
     "toward zero": ft.Policy("bf16", accumulate="fp32", rounding="toward_zero"),
-    "blocks": ft.Policy(ft.Op("fp16", inside="fp32", out="fp16"), accumulate="blocked(fp16, 4, fp32)"),
+    "blocks": ft.Policy(ft.Op("fp16", inside="fp32", result="fp16"), accumulate="blocked(fp16, 4, fp32)"),
     "unlike formats": ft.Policy(
         "bf16",
-        rules={"lstm": ft.Gemm("e5m2", backward="fp16", accumulate="fp16", backward_accumulate="bf16", out="fp16")},
+        rules={"lstm": ft.Gemm("e5m2", backward="fp16", accumulate="fp16", backward_accumulate="bf16", result="fp16")},
     ),
-    "narrow": ft.Policy(ft.Op("e4m3", inside="e5m2", out="e4m3"), accumulate="e5m2"),
+    "narrow": ft.Policy(ft.Op("e4m3", inside="e5m2", result="e4m3"), accumulate="e5m2"),
 }
 LAYERS = {
     "two layers": {"num_layers": 2},
