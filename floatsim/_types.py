@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from floatsim.formats import FloatFormat
 
-__all__ = ["Codes", "Indices", "Operand"]
+__all__ = ["Codes", "Floats", "Indices", "Operand", "Seeds"]
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 """Codes of a format, as unsigned integers."""
@@ -22,3 +22,9 @@ Indices: TypeAlias = "NDArray[np.int64]"
 
 Operand: TypeAlias = "tuple[Codes, FloatFormat]"
 """Codes and their format."""
+
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
+"""Values as floats of the hardware."""
+
+Seeds: TypeAlias = "NDArray[np.uint64]"
+"""Seeds of random draws."""

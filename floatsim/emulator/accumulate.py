@@ -11,6 +11,7 @@ import numpy as np
 from floatsim_kernels.gemm import integer
 from floatsim_kernels.runtime import cpu
 
+from floatsim._types import Codes, Indices, Seeds
 from floatsim.accumulation import Accumulation, Leaf, TensorCore, is_symmetric, rounds_stochastically
 from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
@@ -30,7 +31,6 @@ from floatsim.emulator.tiling import (
     single_rows,
     tiles,
 )
-from floatsim.emulator.types import Codes, Indices, Seeds
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import CallOptions

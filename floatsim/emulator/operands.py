@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes, Floats, Indices
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
 from floatsim.emulator.tiling import Tile
-from floatsim.emulator.types import Codes, Floats, Indices
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.value_sets import contains

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from floatsim_kernels.reduce import scan as loops
 
+from floatsim._types import Codes, Indices, Operand
 from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled, trees
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import vector
@@ -18,14 +19,8 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.reference.random import Site, split_seed
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Scanned", "multiply_all", "running_sums"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
-Operand: TypeAlias = "tuple[Codes, FloatFormat]"
 
 _LONG = tile_work(False, False)  # terms
 _ONE = np.array(FP32.emax << FP32.trailing_bits, np.uint64)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 from floatsim_kernels.tensorcore import steps_integer as steps
 
+from floatsim._types import Codes, Indices
 from floatsim.emulator.params import format_params, pack, rounding_params
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import RoundingAttributes, Tininess
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["BlockScales", "Matrix", "Record", "accumulate"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 
 def accumulate(

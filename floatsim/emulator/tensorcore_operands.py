@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from floatsim_kernels.tensorcore import integer as integers
 
+from floatsim._types import Codes, Indices
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.emulator.params import format_params
 from floatsim.emulator.unpack import unpack
@@ -24,9 +25,7 @@ __all__ = [
     "values_of",
 ]  # fmt: skip
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 
 class Matrix(NamedTuple):

@@ -13,8 +13,8 @@ from floatsim_kernels.elementwise import loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
 from floatsim_kernels.runtime import cpu as machine
 
+from floatsim._types import Codes, Floats
 from floatsim.emulator.params import format_params, rounding_params, unpack_params
-from floatsim.emulator.types import Codes, Floats
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 

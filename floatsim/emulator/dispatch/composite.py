@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from floatsim._types import Indices, Seeds
 from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, Strided, leaves
 from floatsim.accumulation.partition import is_dealt, partition, permutation
 from floatsim.emulator.dispatch.kernel import (
@@ -20,7 +21,6 @@ from floatsim.emulator.dispatch.kernel import (
     lone_term,
 )
 from floatsim.emulator.operands import Operand, Partials, Source, Values
-from floatsim.emulator.types import Indices, Seeds
 from floatsim.formats import FloatFormat
 from floatsim.formats.value_sets import TermRange
 from floatsim.reference.random import Site

@@ -15,13 +15,13 @@ import numpy as np
 from floatsim_kernels.gemm import float32_counting as loops
 from floatsim_kernels.rounding import float32 as steps
 
+from floatsim._types import Codes, Floats, Indices, Seeds
 from floatsim.accumulation import Sequential
 from floatsim.emulator.dispatch.integer import IntegerKernel
 from floatsim.emulator.dispatch.kernel import NEVER, Case, FloatKernel, LeafKernel, Planned, Work, by_range
 from floatsim.emulator.operands import Operand, Partials, Source
 from floatsim.emulator.params import counting_rounding, fast_float32_rounding
 from floatsim.emulator.proofs import counted_in_float32
-from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import BF16, FP32
 from floatsim.formats.rounding import EVENT_BITS, Overflow, Rounding

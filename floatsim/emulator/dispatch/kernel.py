@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Codes, Floats, Indices, Seeds
 from floatsim.accumulation import (
     Accumulation,
     Exact,
@@ -56,7 +57,6 @@ from floatsim.accumulation.trees import program, stack_depth
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.planning import CPU
 from floatsim.emulator.tiling import PARTIAL_RESULTS
-from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from floatsim._types import Codes, Indices, Seeds
 from floatsim.accumulation import Sequential, TensorCore
 from floatsim.emulator import tensorcore
 from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64, tensorcore_steps
 from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
 from floatsim.emulator.operands import Operand, Partials, Products, Source
-from floatsim.emulator.types import Codes, Indices, Seeds
 from floatsim.formats import FP32
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction

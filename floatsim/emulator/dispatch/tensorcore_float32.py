@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import float32 as loops
 from floatsim_kernels.tensorcore import integer as integers
 
+from floatsim._types import Codes, Indices
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.params import pack
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, bits_read, floats_of, store, values_of
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["COUNTED", "WIDTH", "accumulate", "can_do"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 
 WIDTH = loops.WIDTH

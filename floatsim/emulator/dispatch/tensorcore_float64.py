@@ -9,6 +9,7 @@ from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import float64 as loops
 from floatsim_kernels.tensorcore import integer as integers
 
+from floatsim._types import Codes, Indices
 from floatsim.emulator.proofs import two_floats_hold_blocks
 from floatsim.emulator.tensorcore_operands import (
     BlockScales,
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTED", "WIDTH", "accumulate", "can_do"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 WIDTH = loops.WIDTH
 """Columns of which a row is done, or left alone, together."""

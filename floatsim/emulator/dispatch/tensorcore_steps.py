@@ -8,6 +8,7 @@ import numpy as np
 from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import steps_float as loops
 
+from floatsim._types import Codes, Indices
 from floatsim.emulator.params import pack
 from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, floats_of, store, values_of
 from floatsim.formats import FP16, FP32
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTED", "WIDTH", "accumulate", "can_do"]
 
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
-Indices: TypeAlias = "NDArray[np.int64]"
 
 WIDTH = loops.WIDTH
 """Columns of which a row is done, or left alone, together."""

@@ -17,6 +17,7 @@ import numpy as np
 from floatsim_kernels.reduce import vector as loops
 from floatsim_kernels.runtime import cpu
 
+from floatsim._types import Codes, Floats, Indices, Seeds
 from floatsim.accumulation import (
     Accumulation,
     Blocked,
@@ -36,7 +37,6 @@ from floatsim.accumulation.partition import is_dealt
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
 from floatsim.emulator.operands import Operand, Partials, Source, Values
 from floatsim.emulator.proofs import product_rounds_once
-from floatsim.emulator.types import Codes, Floats, Indices, Seeds
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes

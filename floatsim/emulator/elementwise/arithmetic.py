@@ -9,6 +9,7 @@ import numpy as np
 from floatsim_kernels.elementwise import ordering, packed
 from floatsim_kernels.elementwise import unpack as unpack_loops
 
+from floatsim._types import Seeds
 from floatsim.emulator.elementwise.case import Case
 from floatsim.emulator.elementwise.kernel import Cut, Kernel, PlanPart, fast, fast_refusal, float_refusal
 from floatsim.emulator.elementwise.operations import Family
@@ -22,7 +23,6 @@ from floatsim.emulator.proofs import (
     odd_float64_rounds_once,
     packed_float32_rounds_once,
 )
-from floatsim.emulator.types import Seeds
 from floatsim.emulator.unpack import canonical_codes, reader_of, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64
 from floatsim.formats.rounding import Overflow, Rounding

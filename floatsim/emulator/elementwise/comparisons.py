@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from floatsim_kernels.elementwise import loops, ordering
 
+from floatsim._types import Codes, Seeds
 from floatsim.emulator.elementwise.execute import Operand, convert
 from floatsim.emulator.elementwise.integers import working_dtype
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Arrays, Events, flattened, in_pieces
 from floatsim.emulator.params import format_params, order_params
-from floatsim.emulator.types import Codes, Seeds
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
 import numpy as np
 
+from floatsim._types import Codes
 from floatsim.emulator.elementwise.comparisons import classify
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FloatFormat
@@ -13,12 +12,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FloatClass, Rounding, RoundingAttributes
 from floatsim.tensorcore.conversions import Conversion
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["convert_as"]
-
-Codes: TypeAlias = "NDArray[np.unsignedinteger[Any]]"
 
 
 def convert_as(conversion: Conversion, codes: Codes, rounding: Rounding, daz: bool) -> Codes:

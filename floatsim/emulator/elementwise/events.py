@@ -9,11 +9,11 @@ import numpy as np
 from floatsim_kernels.elementwise import events as loops
 from floatsim_kernels.elementwise import packed
 
+from floatsim._types import Seeds
 from floatsim.emulator.elementwise.case import LONG, Case
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import Array, Events
 from floatsim.emulator.proofs import events_follow_from_results, odd_float64_rounds_once
-from floatsim.emulator.types import Seeds
 from floatsim.emulator.unpack import reader_of
 from floatsim.formats import FP64
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from floatsim_kernels.runtime import cpu
 
+from floatsim._types import Codes, Seeds
 from floatsim.emulator.elementwise import pieces
 from floatsim.emulator.elementwise.candidates import ELEMENTWISE
 from floatsim.emulator.elementwise.case import SIZES, Case
@@ -17,7 +18,6 @@ from floatsim.emulator.elementwise.kernel import Cut
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Arrays, Events, draws_of, in_pieces
 from floatsim.emulator.elementwise.plan import Plan, plan
 from floatsim.emulator.planning import processor
-from floatsim.emulator.types import Codes, Seeds
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import CallOptions

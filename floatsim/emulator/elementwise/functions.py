@@ -15,12 +15,12 @@ import numpy as np
 from floatsim_kernels.functions import loops
 
 from floatsim import reference
+from floatsim._types import Seeds
 from floatsim.emulator.elementwise.case import Case
 from floatsim.emulator.elementwise.kernel import Cut, Kernel, PlanPart
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Arrays, Events, in_pieces
 from floatsim.emulator.proofs import enclosed_in_float64, one_float64_rounds_to_nearest
-from floatsim.emulator.types import Seeds
 from floatsim.formats import FP32, FP64
 from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, RoundingAttributes
 from floatsim.reference import functions as exact

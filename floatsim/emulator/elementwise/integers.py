@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from floatsim_kernels.elementwise import loops
 
+from floatsim._types import Codes, Seeds
 from floatsim.emulator.elementwise.case import Case
 from floatsim.emulator.elementwise.kernel import Cut, Kernel, PlanPart, Run
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Arrays, Events, draws_of, flattened, in_pieces
 from floatsim.emulator.params import format_params, rounding_params
-from floatsim.emulator.types import Codes, Seeds
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, RoundingAttributes

@@ -26,11 +26,11 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from floatsim._types import Seeds
 from floatsim.emulator.elementwise import events as event_kernels
 from floatsim.emulator.elementwise.case import Case
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import Array, Events
-from floatsim.emulator.types import Seeds
 
 __all__ = ["Candidate", "Cut", "Kernel", "PlanPart", "Run", "fast", "fast_refusal", "float_refusal"]
 

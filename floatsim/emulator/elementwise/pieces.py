@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from floatsim._types import Seeds
 from floatsim.emulator import parallel
-from floatsim.emulator.types import Seeds
 from floatsim.formats.call import CallOptions
 
 if TYPE_CHECKING:

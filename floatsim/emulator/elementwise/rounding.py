@@ -12,12 +12,12 @@ from floatsim_kernels.elementwise import quantize as loops
 from floatsim_kernels.elementwise import unpack as unpack_loops
 
 from floatsim import reference
+from floatsim._types import Seeds
 from floatsim.emulator.elementwise.case import Case
 from floatsim.emulator.elementwise.kernel import Cut, Kernel, PlanPart, fast, fast_refusal, float_refusal
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Events
 from floatsim.emulator.params import carrier_rounding, unpack_params
-from floatsim.emulator.types import Seeds
 from floatsim.emulator.unpack import canonical_codes
 from floatsim.formats import FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes

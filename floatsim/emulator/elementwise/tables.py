@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from floatsim_kernels.elementwise import tables as loops
 
+from floatsim._types import Codes, Seeds
 from floatsim.emulator.elementwise.case import TABLE_SHARE, Case
 from floatsim.emulator.elementwise.kernel import Kernel, PlanPart, Run
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Events
-from floatsim.emulator.types import Codes, Seeds
 from floatsim.formats import FloatFormat
 
 __all__ = ["LastTable", "Table"]
