@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import floatsim as fs
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.tensorcore.dot import Scaled
 from floatsim.tensorcore.instructions import Scales

@@ -11,7 +11,7 @@ import numpy as np
 
 import floatsim as fs
 from floatsim import reference
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.formats.rounding import FLAGS, Rounding
 
 from . import cases

@@ -10,7 +10,7 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.accumulation import leaves
-from floatsim.arrays.recorded import DEFAULT
+from floatsim.arrays.events.counts import DEFAULT
 
 from . import peers
 from .cases import CUSTOM, DIRECTED

@@ -71,21 +71,21 @@ _HOMES = {
     ),
     ".formats.rounding": "DIVIDE_BY_ZERO INEXACT INVALID OVERFLOW UNDERFLOW FloatClass Overflow Rounding Tininess",
     "._warnings": "FloatsimWarning",
-    ".arrays.options": "Context bind_context context get_context",
-    ".arrays.events": "record scope",
-    ".arrays.random_stream": "RandomStream",
-    ".arrays.float_array": "FloatArray from_codes load save",
-    ".arrays.conversion": "array convert decode encode from_integer quantize to_integer",
-    ".arrays.projection": "project",
-    ".arrays.arithmetic": (
-        "absolute add ceil copysign divide floor fma fmod logb maximum maximum_number minimum minimum_number multiply "
-        "negative next_down next_up nextafter remainder rint scalb sqrt subtract trunc"
+    ".arrays.call.options": "Context bind_context context get_context",
+    ".arrays.events.record": "record scope",
+    ".arrays.call.random_stream": "RandomStream",
+    ".arrays.array.float_array": "FloatArray from_codes load save",
+    ".arrays.array.conversion": "array convert decode encode from_integer quantize to_integer",
+    ".arrays.elementwise.projection": "project",
+    ".arrays.elementwise.arithmetic": (
+        "absolute add ceil copysign divide floor fma fmod logb maximum maximum_number minimum minimum_number "
+        "multiply negative next_down next_up nextafter remainder rint scalb sqrt subtract trunc"
     ),
-    ".arrays.functions": (
-        "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power reciprocal "
-        "rsqrt sigmoid silu sin sinh softplus tan tanh"
+    ".arrays.elementwise.functions": (
+        "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power "
+        "reciprocal rsqrt sigmoid silu sin sinh softplus tan tanh"
     ),
-    ".arrays.comparison": (
+    ".arrays.elementwise.comparison": (
         "classify equal greater greater_equal isfinite isinf isnan issubnormal less less_equal not_equal signbit "
         "total_order unordered"
     ),
@@ -94,14 +94,14 @@ _HOMES = {
         "SplitK Strided TensorCore Tf32x3 Tree as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
-    ".arrays.linalg": "Part dot explain_plan matmul",
-    ".arrays.einsum": "einsum",
+    ".arrays.sums.products": "Part dot explain_plan matmul",
+    ".arrays.sums.einsum": "einsum",
     ".arrays.scaled_mm": "scaled_mm",
-    ".arrays.exchange": "to_jax to_torch",
+    ".arrays.array.torch_jax": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",
-    ".arrays.reductions": "cumsum mean norm prod sum var vdot",
-    ".arrays.ulps": "ulp ulp_distance",
+    ".arrays.sums.reductions": "cumsum mean norm prod sum var vdot",
+    ".arrays.elementwise.ulps": "ulp ulp_distance",
     ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",
     ".analysis.explain_operation": "ExplainedOperation explain_add explain_fma explain_multiply",

@@ -24,18 +24,18 @@ from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
 from floatsim.analysis.sweeps import SweepTable, sweep
 from floatsim.analysis.trace.trace import trace
-from floatsim.arrays.einsum import einsum
-from floatsim.arrays.events import record, scope
-from floatsim.arrays.exchange import to_jax, to_torch
-from floatsim.arrays.float_array import FloatArray, from_codes, load, save
-from floatsim.arrays.linalg import Part, explain_plan
-from floatsim.arrays.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
-from floatsim.arrays.projection import project
-from floatsim.arrays.random_stream import RandomStream, SeedLike
-from floatsim.arrays.types import (
+from floatsim.arrays.array.float_array import FloatArray, from_codes, load, save
+from floatsim.arrays.array.torch_jax import to_jax, to_torch
+from floatsim.arrays.array.types import (
     Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, SummationKeywords, Values,
 )
-from floatsim.arrays.ulps import Kind
+from floatsim.arrays.call.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
+from floatsim.arrays.call.random_stream import RandomStream, SeedLike
+from floatsim.arrays.elementwise.projection import project
+from floatsim.arrays.elementwise.ulps import Kind
+from floatsim.arrays.events.record import record, scope
+from floatsim.arrays.sums.einsum import einsum
+from floatsim.arrays.sums.products import Part, explain_plan
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (

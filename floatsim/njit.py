@@ -49,7 +49,7 @@ from numba.np.numpy_support import from_dtype
 
 import floatsim
 from floatsim import reference
-from floatsim.arrays.options import RoundingOptions, resolve
+from floatsim.arrays.call.options import RoundingOptions, resolve
 from floatsim.emulator.elementwise.operations import OPERATIONS, Compiled
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
 from floatsim.formats._validation import as_flag, as_index, name_hint, with_keyword_hints

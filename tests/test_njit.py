@@ -28,7 +28,7 @@ from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, Tininess
-from floatsim.arrays import functions as mathematical
+from floatsim.arrays.elementwise import functions as mathematical
 from floatsim.reference import functions
 from tests.marks import cases
 
@@ -778,7 +778,7 @@ def test_format_params_are_the_rows():
 
 def test_every_scalar_function_is_there():
     """Compiled code has the functions of arithmetic.py, comparison.py and functions.py for numbers."""
-    from floatsim.arrays import arithmetic, comparison
+    from floatsim.arrays.elementwise import arithmetic, comparison
     from floatsim.emulator.elementwise.operations import OPERATIONS
 
     compiled = {name: operation for name, operation in OPERATIONS.items() if operation.compiled}

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 import floatsim as fs
-from floatsim.arrays.options import BACKENDS, BackendName
+from floatsim.arrays.call.options import BACKENDS, BackendName
 from floatsim.formats.rounding import OverflowName, RoundingName, TininessName, as_member
 
 ROOT = Path(__file__).parents[1]

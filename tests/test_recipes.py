@@ -23,7 +23,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.accumulation import parse
-from floatsim.arrays.recorded import EVENTS
+from floatsim.arrays.events.counts import EVENTS
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, RoundingAttributes
@@ -607,7 +607,7 @@ def multiply(""",
     )
     operations = "floatsim/emulator/elementwise/operations.py"
     copy.insert(operations, ("_ROWS = (\n", '    Operation("distance", "ab", "", Family.OTHER, "distance"),\n'))
-    arithmetic = "floatsim/arrays/arithmetic.py"
+    arithmetic = "floatsim/arrays/elementwise/arithmetic.py"
     copy.insert(arithmetic, ('__all__ = [\n    "absolute", "add", ', '"distance", '))
     copy.replace(
         arithmetic,

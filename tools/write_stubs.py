@@ -1,7 +1,7 @@
 """Write the generated files of static types: the stubs of the lazy packages, and the literal names.
 
 A lazy package imports its public names when they are first used, so a type checker cannot see them. Its `__init__.pyi`
-lists them. Some return types are markers, defined in `floatsim.arrays.types`: the tables below expand them to
+lists them. Some return types are markers, defined in `floatsim.arrays.array.types`: the tables below expand them to
 overloads. All other names are imported from the module that defines them.
 
     python tools/write_stubs.py           writes the files
@@ -48,7 +48,7 @@ RESULTS = {
     "Float64Result": "NDArray[np.float64]",
     "BoolResult": "NDArray[np.bool_]",
 }
-"""The markers of `floatsim.arrays.types` to the type of the result; None if it depends on the operands."""
+"""The markers of `floatsim.arrays.array.types` to the type of the result; None if it depends on the operands."""
 
 WITH_DTYPE = {
     "format": "ArrayFormatName | type[np.floating[Any]] | None",
@@ -69,13 +69,13 @@ IMPORTS = {
     "numpy.typing": "DTypeLike NDArray",
     "floatsim._literals": "ArrayAccumulationName ArrayFormatName",
     "floatsim.accumulation": "AccumulationLike",
-    "floatsim.arrays.float_array": "FloatArray",
-    "floatsim.arrays.options": "BackendName RoundingKeywords",
-    "floatsim.arrays.random_stream": "SeedLike",
-    "floatsim.arrays.types": (
+    "floatsim.arrays.array.float_array": "FloatArray",
+    "floatsim.arrays.call.options": "BackendName RoundingKeywords",
+    "floatsim.arrays.call.random_stream": "SeedLike",
+    "floatsim.arrays.array.types": (
         "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar SummationKeywords Values"
     ),
-    "floatsim.arrays.ulps": "Kind",
+    "floatsim.arrays.elementwise.ulps": "Kind",
     "floatsim.formats": "FormatLike",
     "floatsim.formats.rounding": "OverflowLike RoundingLike TininessLike",
     "floatsim.hardware.device_info": "Info",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.conversion import read_floats
+from floatsim.arrays.array.conversion import read_floats
 
 __all__ = ["equal_shares"]
 

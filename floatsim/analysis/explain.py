@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, Unpack
 
 from floatsim import reference
-from floatsim.arrays.conversion import exact_number, float_codes, read
-from floatsim.arrays.options import RoundingOptions, resolve
+from floatsim.arrays.array.conversion import exact_number, float_codes, read
+from floatsim.arrays.call.options import RoundingOptions, resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding

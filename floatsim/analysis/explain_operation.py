@@ -25,9 +25,9 @@ from floatsim.analysis.explain import (
     result_text,
     value_of_code,
 )
-from floatsim.arrays.conversion import exact_number, operand_codes
-from floatsim.arrays.operands import no_scales, read_operands
-from floatsim.arrays.options import RoundingOptions, resolve
+from floatsim.arrays.array.conversion import exact_number, operand_codes
+from floatsim.arrays.array.operands import no_scales, read_operands
+from floatsim.arrays.call.options import RoundingOptions, resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import RoundingAttributes
 

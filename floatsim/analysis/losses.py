@@ -9,10 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.conversion import decode, encode
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
-from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.array.conversion import decode, encode
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import context
+from floatsim.arrays.call.random_stream import SeedLike
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import OVERFLOW, RoundingLike
 

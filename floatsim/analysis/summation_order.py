@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floatsim._warnings import warn
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, fitted, leaves, tensor_cores
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import one_call
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import one_call
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index
 
@@ -383,7 +383,7 @@ def _sums(kernel: Kernel, a: NDArray[np.float64], b: NDArray[np.float64], fmt: F
     """Return the kernel's result, or that of a description, for each row of a and of b."""
     import numpy as np
 
-    from floatsim.arrays.conversion import convert
+    from floatsim.arrays.array.conversion import convert
 
     if isinstance(kernel, Accumulation):
         return _emulated(kernel, a, b, fmt)
@@ -398,8 +398,8 @@ def _sums(kernel: Kernel, a: NDArray[np.float64], b: NDArray[np.float64], fmt: F
 def _emulated(
     accumulation: Accumulation, a: NDArray[np.float64], b: NDArray[np.float64], fmt: FloatFormat
 ) -> list[float]:
-    from floatsim.arrays.conversion import array
-    from floatsim.arrays.linalg import matmul
+    from floatsim.arrays.array.conversion import array
+    from floatsim.arrays.sums.products import matmul
 
     found: list[float] = []
     step = max(1, _BATCH // a.shape[1])

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.advisories import warn_of_rounded_number
-from floatsim.arrays.arithmetic import copysign, divide, maximum, minimum, multiply, rint, subtract
-from floatsim.arrays.conversion import encode, operand_codes, read_floats
-from floatsim.arrays.einsum import einsum
-from floatsim.arrays.float_array import FloatArray, implements
-from floatsim.arrays.operands import deliver
+from floatsim.arrays.array.advisories import warn_of_rounded_number
+from floatsim.arrays.array.conversion import encode, operand_codes, read_floats
+from floatsim.arrays.array.float_array import FloatArray, implements
+from floatsim.arrays.array.operands import deliver
+from floatsim.arrays.elementwise.arithmetic import copysign, divide, maximum, minimum, multiply, rint, subtract
+from floatsim.arrays.sums.einsum import einsum
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Overflow
 

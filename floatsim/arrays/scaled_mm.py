@@ -8,14 +8,14 @@ import numpy as np
 
 from floatsim._types import Codes
 from floatsim.accumulation import Accumulation, AccumulationLike, Blocked, TensorCore, as_accumulation, has_epilogue
-from floatsim.arrays.arithmetic import add, fma, multiply
-from floatsim.arrays.conversion import convert, read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import context
-from floatsim.arrays.types import FloatResult, Floats, Out, Values
+from floatsim.arrays.array.conversion import convert, read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import deliver
+from floatsim.arrays.array.types import FloatResult, Floats, Out, Values
+from floatsim.arrays.call.options import context
+from floatsim.arrays.elementwise.arithmetic import add, fma, multiply
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag
 

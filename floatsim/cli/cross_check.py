@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, Json, bad_input, finish, named_format, one_line, print_json, split
 from floatsim.cli.matrix_files import READABLE
 from floatsim.cli.operand_files import Codes, Operands, code_formats, names_codes, read_operand, rounded

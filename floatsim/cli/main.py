@@ -22,7 +22,7 @@ import typer
 
 import floatsim
 import floatsim.cli.hardware as hardware_commands
-from floatsim.arrays.options import RoundingOptions
+from floatsim.arrays.call.options import RoundingOptions
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -151,7 +151,7 @@ def _bits(code: int, fmt: FloatFormat) -> str:
 
 
 def _number_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
-    from floatsim.arrays.conversion import decode
+    from floatsim.arrays.array.conversion import decode
 
     value = float(decode(code, fmt))
     facts = {"code": f"0x{code:0{(fmt.bits + 3) // 4}X}", "bits": _bits(code, fmt), "value": value,
@@ -168,9 +168,9 @@ def _nan_facts(code: int, fmt: FloatFormat) -> dict[str, Any]:
 
 
 def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
-    from floatsim.arrays.arithmetic import next_down, next_up
-    from floatsim.arrays.conversion import decode
-    from floatsim.arrays.float_array import from_codes
+    from floatsim.arrays.array.conversion import decode
+    from floatsim.arrays.array.float_array import from_codes
+    from floatsim.arrays.elementwise.arithmetic import next_down, next_up
 
     if fmt.is_scale or math.isnan(float(decode(code, fmt))):
         return None
@@ -180,8 +180,8 @@ def _neighbour(code: int, fmt: FloatFormat, up: bool) -> dict[str, Any] | None:
 
 def _rounded(value: str, fmt: FloatFormat, options: RoundingOptions) -> dict[str, Any]:
     """Return the rounding of a number to one format, with its neighbours and its error."""
-    from floatsim.arrays.conversion import encode
-    from floatsim.arrays.ulps import ulp
+    from floatsim.arrays.array.conversion import encode
+    from floatsim.arrays.elementwise.ulps import ulp
 
     with_flags: RoundingOptions = {**options, "return_flags": True}
     code, flags = encode(value, fmt, **with_flags)

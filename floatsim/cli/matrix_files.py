@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import floatsim
-from floatsim.arrays.interop import imported
+from floatsim.arrays.array.interop import imported
 from floatsim.cli.console import BadInputError, one_line
 from floatsim.cli.npy_reader import names_of, read_npy, read_npz
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from floatsim.arrays.conversion import array, as_float_array
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import array, as_float_array
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, named_format, one_line, split
 from floatsim.cli.matrix_files import READABLE, read_arrays
 from floatsim.formats import FloatFormat

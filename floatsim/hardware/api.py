@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, tensor_cores
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import BackendName, as_backend, one_call
+from floatsim.arrays.call.options import BackendName, as_backend, one_call
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.hardware.captures.capture_file import AnyCapture, read_single_capture
 from floatsim.hardware.captures.write import capture as write_captures

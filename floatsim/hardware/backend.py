@@ -27,7 +27,7 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.accumulation.partition import is_dealt, partition
-from floatsim.arrays import events as recording
+from floatsim.arrays.events import record as recording
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations

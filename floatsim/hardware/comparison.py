@@ -21,11 +21,11 @@ import numpy as np
 
 from floatsim._types import Codes
 from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore
-from floatsim.arrays.comparison import isnan
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.float_array import FloatArray, from_codes
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.ulps import ulp_distance
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import FloatArray, from_codes
+from floatsim.arrays.elementwise.comparison import isnan
+from floatsim.arrays.elementwise.ulps import ulp_distance
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.hardware.protocol import error_text
 from floatsim.testing.discrimination import Strength, described, input_strength, not_excluded, strength_line

@@ -15,7 +15,7 @@ import numpy as np
 from floatsim._types import Codes
 from floatsim.accumulation import trees
 from floatsim.accumulation.partition import count
-from floatsim.arrays.conversion import encode
+from floatsim.arrays.array.conversion import encode
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.hardware.compile import nvrtc as build

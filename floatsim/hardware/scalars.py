@@ -9,7 +9,7 @@ import numpy as np
 
 import floatsim
 from floatsim._types import Codes
-from floatsim.arrays.float_array import FloatArray, from_codes
+from floatsim.arrays.array.float_array import FloatArray, from_codes
 from floatsim.formats import TF32, Overflow, Rounding
 from floatsim.hardware.tables.ptx_scalar import Scalar
 from floatsim.reference.random import draws

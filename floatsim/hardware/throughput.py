@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from floatsim.arrays.conversion import encode
+from floatsim.arrays.array.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
 from floatsim.hardware.protocol import DeviceIdentity, error_text
 from floatsim.hardware.session import fits

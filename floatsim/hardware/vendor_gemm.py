@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.interop import as_numpy
-from floatsim.arrays.operands import deliver
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.interop import as_numpy
+from floatsim.arrays.array.operands import deliver
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, TF32, FloatFormat, FormatLike, as_format
 from floatsim.hardware.compile.cupy_runtime import UnavailableError
 from floatsim.hardware.tables.compute_capability import Capability

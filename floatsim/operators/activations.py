@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from floatsim.arrays import functions
-from floatsim.arrays.arithmetic import add, divide, maximum, multiply
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise import functions
+from floatsim.arrays.elementwise.arithmetic import add, divide, maximum, multiply
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [

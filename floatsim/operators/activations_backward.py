@@ -8,9 +8,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from floatsim.arrays import functions
-from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise import functions
+from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
 from floatsim.operators.activations import denominator, erf_of_gelu, tanh_of_gelu, times
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.functions import exp
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.elementwise.functions import exp
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 from floatsim.operators.norms import inverse_root, parameter, training_variant, two_pass
 from floatsim.operators.probabilities import target_classes

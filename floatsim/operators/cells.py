@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, multiply, subtract
-from floatsim.arrays.functions import sigmoid, tanh
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, multiply, subtract
+from floatsim.arrays.elementwise.functions import sigmoid, tanh
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, multiply, subtract
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, multiply, subtract
 from floatsim.operators.activations_backward import through_sigmoid, through_tanh
 from floatsim.operators.cells import PreActivations, gru_steps, lstm_steps, pre_activations, rnn_activation
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator

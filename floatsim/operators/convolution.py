@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import add, divide
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, divide
 from floatsim.formats._validation import as_index
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
 

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import divide
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import divide
 from floatsim.formats._validation import as_index
 from floatsim.operators.backward import LinearGradients
 from floatsim.operators.convolution import image, pair, table_rows, window_rows, windows_of

@@ -15,15 +15,15 @@ from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse
-from floatsim.arrays import arithmetic
-from floatsim.arrays.conversion import array, convert, read_floats
-from floatsim.arrays.events import recording, scope
-from floatsim.arrays.float_array import FloatArray, wrap
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import context, get_context, spell_out
-from floatsim.arrays.random_stream import RandomStream
-from floatsim.arrays.reductions import sum as sum_of
+from floatsim.arrays.array.conversion import array, convert, read_floats
+from floatsim.arrays.array.float_array import FloatArray, wrap
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.call.options import context, get_context, spell_out
+from floatsim.arrays.call.random_stream import RandomStream
+from floatsim.arrays.elementwise import arithmetic
+from floatsim.arrays.events.record import recording, scope
+from floatsim.arrays.sums.products import matmul
+from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache

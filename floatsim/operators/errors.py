@@ -21,11 +21,11 @@ from floatsim.accumulation import (
     Tf32x3,
     as_accumulation,
 )
-from floatsim.arrays.conversion import array
-from floatsim.arrays.events import record
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.recorded import Counts
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.events.counts import Counts
+from floatsim.arrays.events.record import record
 from floatsim.datasets import digits
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import name_hint

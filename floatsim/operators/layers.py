@@ -6,8 +6,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add
 from floatsim.operators.engine import RecipeKeywords, computation, operator
 
 __all__ = ["linear", "residual_add"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floatsim.arrays.events import scope
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.events.record import scope
 from floatsim.operators.activations import relu
 from floatsim.operators.layers import linear
 from floatsim.operators.recipes import RecipeLike, as_recipe

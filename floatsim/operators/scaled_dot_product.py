@@ -8,10 +8,10 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import add, divide, fma, multiply, subtract
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.functions import exp, exp2, reciprocal
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
+from floatsim.arrays.elementwise.functions import exp, exp2, reciprocal
 from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
 

@@ -59,7 +59,7 @@ def bit_strip(
     >>> "".join(text.get_text() for text in ax.texts)
     '00111101110011010.1001'
     """
-    from floatsim.arrays.conversion import decode, encode
+    from floatsim.arrays.array.conversion import decode, encode
 
     rows = as_formats(formats)
     width = max(fmt.bits for fmt in rows)
@@ -120,7 +120,7 @@ def anatomy(value: Any, format: FormatLike = "fp16", *, ax: Axes | None = None) 
     >>> plot.anatomy(6.5, "fp16").get_title()
     'FP16: + 1.625 × 2$^{2}$ = 6.5'
     """
-    from floatsim.arrays.conversion import decode, encode
+    from floatsim.arrays.array.conversion import decode, encode
 
     format = as_format(format)
     if format.bits > 32:
@@ -233,7 +233,7 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
     import numpy as np
     from matplotlib.patches import Rectangle
 
-    from floatsim.arrays.conversion import decode
+    from floatsim.arrays.array.conversion import decode
 
     format = as_format(format)
     if format.bits > 8:

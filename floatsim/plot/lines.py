@@ -36,7 +36,7 @@ def numbers_between(
     """
     import numpy as np
 
-    from floatsim.arrays.conversion import decode, encode
+    from floatsim.arrays.array.conversion import decode, encode
 
     def sizes(least: float, most: float) -> tuple[NDArray[np.float64] | None, int]:
         """The numbers of one sign: codes increase with the magnitude."""
@@ -118,7 +118,7 @@ def number_line(
 
     from matplotlib.patches import Rectangle
 
-    from floatsim.arrays.conversion import decode, encode
+    from floatsim.arrays.array.conversion import decode, encode
 
     rows = as_formats(formats)
     low, high = interval(limits)
@@ -208,7 +208,7 @@ def spacing(
     """
     import numpy as np
 
-    from floatsim.arrays.ulps import ulp
+    from floatsim.arrays.elementwise.ulps import ulp
 
     rows = as_formats(formats)
     low, high = map(int, interval(limits))
@@ -278,7 +278,7 @@ def worst_error(
     """
     import numpy as np
 
-    from floatsim.arrays.conversion import quantize
+    from floatsim.arrays.array.conversion import quantize
 
     rows = as_formats(formats)
     low, high = map(int, interval(limits))

@@ -12,7 +12,7 @@ from floatsim.plot.style import Palette, in_percent, new_axes, palette, powers_o
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from floatsim.arrays.event_log import Log
+    from floatsim.arrays.events.log import Log
     from floatsim.training.monitors import GradientAgreement, TensorStatistics, UpdateStatistics
 
 __all__ = [

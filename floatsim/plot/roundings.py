@@ -172,7 +172,7 @@ def _places(fmt: FloatFormat, low: float, high: float) -> NDArray[np.float64]:
 def _rounded(
     x: NDArray[np.float64], fmt: FloatFormat, rounding: Rounding, overflow: Overflow, ftz: bool
 ) -> NDArray[np.float64]:
-    from floatsim.arrays.conversion import quantize
+    from floatsim.arrays.array.conversion import quantize
 
     values: NDArray[np.float64] = quantize(x, fmt, rounding=rounding, overflow=overflow, ftz=ftz, daz=False)
     return values
@@ -262,8 +262,8 @@ def rounding_errors(
     import numpy as np
 
     from floatsim.analysis.losses import finite_nonzero
-    from floatsim.arrays.conversion import quantize
-    from floatsim.arrays.ulps import ulp
+    from floatsim.arrays.array.conversion import quantize
+    from floatsim.arrays.elementwise.ulps import ulp
 
     format = as_format(format)
     rows = [as_member(Rounding, rounding, "roundings") for rounding in roundings]

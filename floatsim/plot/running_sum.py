@@ -60,9 +60,9 @@ def running_sums(
     import numpy as np
 
     from floatsim.accumulation import as_accumulation
-    from floatsim.arrays.conversion import read_floats
-    from floatsim.arrays.float_array import FloatArray
-    from floatsim.arrays.reductions import sum as total
+    from floatsim.arrays.array.conversion import read_floats
+    from floatsim.arrays.array.float_array import FloatArray
+    from floatsim.arrays.sums.reductions import sum as total
 
     codes, fmt, _ = read_floats(terms, "terms")
     if codes.ndim != 1 or codes.size < 2:

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import RoundingKeywords, resolve
-from floatsim.arrays.random_stream import SeedLike
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.call.options import RoundingKeywords, resolve
+from floatsim.arrays.call.random_stream import SeedLike
+from floatsim.arrays.events import record as recording
 from floatsim.emulator.elementwise.block_scales import (
     Blocks,
     Piece,

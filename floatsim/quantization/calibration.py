@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
 from floatsim.emulator.elementwise.block_scales import Blocks, largest
 from floatsim.formats import FormatLike
 from floatsim.formats._validation import as_index

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import E8M0, FP32
 from floatsim.formats.call import CallOptions

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.arithmetic import add, multiply, negative, subtract
-from floatsim.arrays.conversion import convert, read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import convert, read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, multiply, negative, subtract
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FormatLike, as_format
 from floatsim.formats._validation import as_index
 from floatsim.quantization.scales import number

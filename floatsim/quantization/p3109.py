@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import divide, multiply
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.projection import project
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import divide, multiply
+from floatsim.arrays.elementwise.projection import project
 from floatsim.formats import FP64, FormatLike, OverflowLike, RoundingLike, as_format
 from floatsim.formats.value_sets import TermRange, contains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from floatsim.arrays.types import Values
+    from floatsim.arrays.array.types import Values
 
 __all__ = ["P3109Block", "block_dot", "block_product", "block_sum", "project_block"]
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.arithmetic import add, fma, multiply
-from floatsim.arrays.conversion import convert, read_floats
-from floatsim.arrays.float_array import FloatArray, from_codes
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import context
-from floatsim.arrays.types import Floats, Integers
+from floatsim.arrays.array.conversion import convert, read_floats
+from floatsim.arrays.array.float_array import FloatArray, from_codes
+from floatsim.arrays.array.types import Floats, Integers
+from floatsim.arrays.call.options import context
+from floatsim.arrays.elementwise.arithmetic import add, fma, multiply
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.integer import IntegerFormat

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.interop import widened
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.interop import widened
 from floatsim.emulator.elementwise.block_scales import Piece, float_values, in_pieces, integer_values, table_values
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format

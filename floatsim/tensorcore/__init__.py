@@ -17,7 +17,7 @@ _HOMES = {
     ".architectures": "ARCHITECTURES Architecture",
     ".conversions": "CONVERSIONS Conversion",
     ".instructions": "E8M13 Evidence Instruction NanRule RoundedSteps Scales",
-    "..arrays.instruction_conversions": "convert_as",
+    "..arrays.elementwise.instruction_conversions": "convert_as",
     "..analysis.describe": "Description describe",
     "..analysis.trace.steps": "TracedBlock TracedTerm",
     "..analysis.trace.sums": "SumTrace TracedRounding",

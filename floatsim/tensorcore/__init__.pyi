@@ -4,7 +4,7 @@ from floatsim.analysis.describe import Description, describe
 from floatsim.analysis.trace.steps import TracedBlock, TracedTerm
 from floatsim.analysis.trace.sums import SumTrace, TracedRounding
 from floatsim.analysis.trace.trace import Trace, trace
-from floatsim.arrays.instruction_conversions import convert_as
+from floatsim.arrays.elementwise.instruction_conversions import convert_as
 from floatsim.tensorcore.architectures import ARCHITECTURES, Architecture
 from floatsim.tensorcore.conversions import CONVERSIONS, Conversion
 from floatsim.tensorcore.instructions import E8M13, Evidence, Instruction, NanRule, RoundedSteps, Scales

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.ulps import ulp_distance
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike

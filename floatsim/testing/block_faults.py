@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from floatsim._warnings import FloatsimWarning
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.quantization import IntegerFormat, LookupFormat, Quantized, Scheme, quantize_blocks

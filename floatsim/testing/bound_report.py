@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.testing.bounds import ErrorBound
 from floatsim.testing.location import Place, locate
 

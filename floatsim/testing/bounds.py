@@ -49,8 +49,8 @@ from floatsim.accumulation import (
 )
 from floatsim.accumulation.partition import count, partition
 from floatsim.accumulation.trees import program
-from floatsim.arrays.comparison import issubnormal
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.comparison import issubnormal
 from floatsim.formats import FP32, FP64, TF32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_real
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike, as_member

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.float_array import FloatArray, wrap
+from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.formats import FP64, FormatLike
 from floatsim.testing.mutations import MUTATIONS, Mutation
 from floatsim.testing.products import product_of

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim._warnings import FloatsimWarning
-from floatsim.arrays.comparison import isnan
-from floatsim.arrays.conversion import as_float_array, convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import as_float_array, convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.comparison import isnan
 from floatsim.formats import FloatFormat, Specials, named_formats
 from floatsim.formats.rounding import OVERFLOW, Overflow, Rounding, Tininess
 from floatsim.formats.value_sets import contains

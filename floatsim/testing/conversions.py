@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.interop import widened
-from floatsim.arrays.options import RoundingKeywords, resolve
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.interop import widened
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.call.options import RoundingKeywords, resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, TininessLike

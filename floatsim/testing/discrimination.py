@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.testing.products import Product
 from floatsim.testing.vocabulary import brief, neighbours
 

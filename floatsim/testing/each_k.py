@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array, encode
-from floatsim.arrays.float_array import wrap
+from floatsim.arrays.array.conversion import as_float_array, encode
+from floatsim.arrays.array.float_array import wrap
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.testing.operands import as_operand_formats, as_shape
 

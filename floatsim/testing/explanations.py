@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays.comparison import isnan
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.ulps import ulp_distance
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.comparison import isnan
+from floatsim.arrays.elementwise.ulps import ulp_distance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.conversion import as_float_array, convert
-from floatsim.arrays.exchange import to_jax, to_torch
-from floatsim.arrays.float_array import FloatArray, wrap
+from floatsim.arrays.array.conversion import as_float_array, convert
+from floatsim.arrays.array.float_array import FloatArray, wrap
+from floatsim.arrays.array.torch_jax import to_jax, to_torch
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.testing.candidates import orders_with_tree, variants
 from floatsim.testing.fused_terms import fused_terms

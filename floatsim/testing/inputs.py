@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays.conversion import encode
+from floatsim.arrays.array.conversion import encode
 from floatsim.formats import FloatFormat
 from floatsim.testing.dot_unit import ScaleCodes, Unit
 

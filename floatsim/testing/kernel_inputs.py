@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from floatsim.arrays.conversion import encode
-from floatsim.arrays.float_array import wrap
+from floatsim.arrays.array.conversion import encode
+from floatsim.arrays.array.float_array import wrap
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import OverflowLike

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array
+from floatsim.arrays.array.conversion import as_float_array
 
 __all__ = ["calc_diff", "error_ratio"]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from floatsim.accumulation import Accumulation, Composite, Leaf, SplitK, leaves
 from floatsim.accumulation.partition import is_dealt
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add
 from floatsim.formats import FP16, FP32, FloatFormat
 from floatsim.testing.products import Product
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array, convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import as_float_array, convert
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from floatsim.arrays.types import Floats
+    from floatsim.arrays.array.types import Floats
 
     Operands: TypeAlias = Sequence[Floats]
 

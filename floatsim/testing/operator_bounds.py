@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.conversion import as_float_array
+from floatsim.arrays.array.conversion import as_float_array
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, as_real
 from floatsim.formats.value_sets import TermRange

@@ -11,9 +11,9 @@ import numpy as np
 
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FloatFormat, FormatLike, as_format
 
 __all__ = ["Product", "product_of"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array
+from floatsim.arrays.array.conversion import as_float_array
 from floatsim.formats import FP32
 from floatsim.testing.assertions import compare_arrays
 from floatsim.testing.check_strength import CheckStrength, strength

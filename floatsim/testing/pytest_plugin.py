@@ -102,7 +102,7 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: Any, right: 
     """Show the bits and the distance of two numbers of a format in a failed comparison."""
     if op not in ("==", "!=") or not (_is_number(left) and _is_number(right)):
         return None
-    from floatsim.arrays.ulps import ulp_distance
+    from floatsim.arrays.elementwise.ulps import ulp_distance
     from floatsim.testing.operands import read_pair
 
     try:

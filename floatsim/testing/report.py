@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim._lazy import plot_function
-from floatsim.arrays.comparison import isnan
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.ulps import ulp_distance
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.comparison import isnan
+from floatsim.arrays.elementwise.ulps import ulp_distance
 from floatsim.testing.discrimination import Strength, strength_line
 from floatsim.testing.explanations import explain_arrays
 from floatsim.testing.location import Place, locate

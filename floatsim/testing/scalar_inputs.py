@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays.conversion import decode, encode
+from floatsim.arrays.array.conversion import decode, encode
 from floatsim.formats import FP64, FloatFormat
 from floatsim.testing.inputs import Draws
 

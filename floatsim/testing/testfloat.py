@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.arrays import arithmetic, comparison
-from floatsim.arrays.conversion import convert, from_integer, to_integer
-from floatsim.arrays.float_array import from_codes
+from floatsim.arrays.array.conversion import convert, from_integer, to_integer
+from floatsim.arrays.array.float_array import from_codes
+from floatsim.arrays.elementwise import arithmetic, comparison
 from floatsim.formats import FP16, FP32, FP64
 from floatsim.formats._validation import name_hint
 from floatsim.formats.rounding import FLAGS, INEXACT, INVALID

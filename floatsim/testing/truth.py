@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim import datasets
-from floatsim.arrays import arithmetic, functions
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import from_codes
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import from_codes
+from floatsim.arrays.elementwise import arithmetic, functions
 from floatsim.emulator.elementwise.operations import arity
 from floatsim.formats import FloatFormat, as_format
 from floatsim.formats._validation import name_hint

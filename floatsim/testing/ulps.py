@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.distances import Distances, count_distances
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.testing.operands import read_pair

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul as matmul_of
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.sums.products import matmul as matmul_of
 from floatsim.formats import FloatFormat, FormatLike, as_format, named_formats
 from floatsim.formats._validation import name_hint, with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike, as_member

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from floatsim.accumulation import Accumulation
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import array, convert, in_format
-from floatsim.arrays.events import recording
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.options import RoundingOptions, get_context, resolve
-from floatsim.arrays.reductions import sum as sum_of
+from floatsim.arrays.array.conversion import array, convert, in_format
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import RoundingOptions, get_context, resolve
+from floatsim.arrays.elementwise.arithmetic import add
+from floatsim.arrays.events.record import recording
+from floatsim.arrays.sums.products import matmul
+from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.torch.decisions import Resolved

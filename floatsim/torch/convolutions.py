@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add
 from floatsim.torch.call import Call, Handler
 from floatsim.torch.windows import filter_places, gathered, regular_windows
 

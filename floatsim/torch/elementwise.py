@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays import arithmetic as a
-from floatsim.arrays import functions as f
-from floatsim.arrays.comparison import greater_equal, isnan, less_equal
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise import arithmetic as a
+from floatsim.arrays.elementwise import functions as f
+from floatsim.arrays.elementwise.comparison import greater_equal, isnan, less_equal
 from floatsim.formats import BF16, FP16, FP64, FloatFormat
 from floatsim.operators import activations, activations_backward
 from floatsim.operators.engine import count

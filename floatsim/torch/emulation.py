@@ -14,11 +14,11 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from floatsim.arrays.conversion import convert, quantize
-from floatsim.arrays.events import record, recording
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context, get_context
-from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.array.conversion import convert, quantize
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import context, get_context
+from floatsim.arrays.call.random_stream import RandomStream
+from floatsim.arrays.events.record import record, recording
 from floatsim.emulator.compile_notice import one_line
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, with_keyword_hints

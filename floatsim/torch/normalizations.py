@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays.arithmetic import add, divide, multiply
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, divide, multiply
 from floatsim.formats import FP64
 from floatsim.formats.value_sets import contains
 from floatsim.operators.backward import (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays.arithmetic import add, divide, fma, maximum, multiply, negative, sqrt, subtract
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, maximum, multiply, negative, sqrt, subtract
 from floatsim.torch.call import Call
 from floatsim.torch.tensors import read
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays.arithmetic import divide
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import divide
 from floatsim.operators.engine import count
 from floatsim.torch.call import Call, Handler
 from floatsim.torch.tensors import read, tensor_of

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays.arithmetic import add, multiply
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, multiply
 from floatsim.formats import FloatFormat
 from floatsim.operators.backward import attention_backward, softmax_backward
 from floatsim.operators.convolution_backward import embedding_backward

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import rounds_stochastically
-from floatsim.arrays.arithmetic import add, multiply, subtract
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.functions import sigmoid, tanh
-from floatsim.arrays.options import get_context
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import get_context
+from floatsim.arrays.elementwise.arithmetic import add, multiply, subtract
+from floatsim.arrays.elementwise.functions import sigmoid, tanh
 from floatsim.formats.value_sets import contains
 from floatsim.operators.cells import lstm_cell
 from floatsim.operators.cells_backward import lstm_cell_backward

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, divide, multiply, sqrt, subtract
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.functions import exp, log
-from floatsim.arrays.reductions import cumsum, prod
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, sqrt, subtract
+from floatsim.arrays.elementwise.functions import exp, log
+from floatsim.arrays.sums.reductions import cumsum, prod
 from floatsim.operators.engine import count
 from floatsim.torch.call import Call, Handler
 from floatsim.training.operations import operation_of

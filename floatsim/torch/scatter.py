@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from floatsim.arrays.arithmetic import add, multiply
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, multiply
 from floatsim.operators.convolution_backward import embedding_backward
 from floatsim.torch.call import Call, Handler
 

@@ -9,8 +9,8 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from floatsim.arrays.conversion import quantize
-from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.array.conversion import quantize
+from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains

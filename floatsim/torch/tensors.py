@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from floatsim.arrays.conversion import convert, widened_exactly
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import convert, widened_exactly
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, as_format
 from floatsim.formats.value_sets import contains
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from floatsim.arrays.arithmetic import add, divide, fma, multiply, sqrt, subtract
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, sqrt, subtract
 from floatsim.formats import FloatFormat
 from floatsim.training.rounding import inside_format, nearest_number
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from floatsim import operators
 from floatsim.accumulation import AccumulationLike, parse
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
-from floatsim.arrays.random_stream import RandomStream
-from floatsim.arrays.reductions import sum as sum_of
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import context
+from floatsim.arrays.call.random_stream import RandomStream
+from floatsim.arrays.elementwise.arithmetic import add
+from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.operators.recipes import Recipe

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.arithmetic import add, divide, fma, minimum_number, multiply, sqrt
-from floatsim.arrays.conversion import array, convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import dot
-from floatsim.arrays.reductions import norm
+from floatsim.arrays.array.conversion import array, convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, minimum_number, multiply, sqrt
+from floatsim.arrays.sums.products import dot
+from floatsim.arrays.sums.reductions import norm
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_real, name_hint
 from floatsim.formats.value_sets import contains

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.training.loss_scaling import Gradients, LossScaler, StaticLossScaler
 from floatsim.training.operations import matches
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim._lazy import plot_function
-from floatsim.arrays.conversion import array, convert
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import array, convert
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import FP32, FP64
 from floatsim.formats._validation import as_index, as_real, with_keyword_hints
 from floatsim.training.data import Data, digits_data

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import divide, multiply
-from floatsim.arrays.comparison import isfinite
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.reductions import sum as sum_of
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import divide, multiply
+from floatsim.arrays.elementwise.comparison import isfinite
+from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import FP16, FP32
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
 from floatsim.training.rounding import check_tensors, inside_format

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim._lazy import plot_function
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_formats
 from floatsim.formats._validation import as_index
 from floatsim.quantization.scheme import as_name

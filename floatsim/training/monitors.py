@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
 from floatsim.analysis.losses import ConversionLosses
-from floatsim.arrays.arithmetic import add
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.event_log import Log
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.types import Floats
-from floatsim.arrays.ulps import ulp
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add
+from floatsim.arrays.elementwise.ulps import ulp
+from floatsim.arrays.events.log import Log
 from floatsim.formats import FormatLike, as_formats
 
 __all__ = [

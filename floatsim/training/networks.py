@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import multiply
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import multiply
 from floatsim.formats import FP32, FormatLike
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.training.execution import Execution

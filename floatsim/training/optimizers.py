@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import add, subtract
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import context
-from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import context
+from floatsim.arrays.call.random_stream import RandomStream
+from floatsim.arrays.elementwise.arithmetic import add, subtract
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
-from floatsim.arrays.float_array import FloatArray
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import name_hint
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import as_float_array, convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import Context, context
+from floatsim.arrays.array.conversion import as_float_array, convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import Context, context
 from floatsim.emulator.elementwise.execute import convert as convert_codes
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
-from floatsim.arrays.arithmetic import multiply
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_stream import RandomStream
+from floatsim.arrays.elementwise.arithmetic import multiply
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import E2M1, FP32, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, with_keyword_hints
 from floatsim.quantization.blocks import quantize_blocks

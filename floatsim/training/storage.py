@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from floatsim.arrays.conversion import convert
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.random_stream import RandomStream
+from floatsim.arrays.array.conversion import convert
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import name_hint
 from floatsim.formats.rounding import Rounding

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.arithmetic import divide, multiply
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import divide, multiply
+from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, with_keyword_hints
 from floatsim.quantization.quantized import Quantized

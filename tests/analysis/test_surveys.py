@@ -16,7 +16,7 @@ import floatsim as fs
 from floatsim import datasets, reference
 from floatsim.analysis.survey import report as survey_report
 from floatsim.analysis.survey import survey as surveys
-from floatsim.arrays.recorded import Counts
+from floatsim.arrays.events.counts import Counts
 from floatsim.formats.rounding import FLUSHED, SUBNORMAL
 
 pytestmark = pytest.mark.full

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.arrays.options import resolve
-from floatsim.arrays.recorded import EVENTS
+from floatsim.arrays.call.options import resolve
+from floatsim.arrays.events.counts import EVENTS
 from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code

@@ -13,8 +13,8 @@ import pytest
 import floatsim as fs
 from floatsim import reference
 from floatsim.accumulation import leaves, parse, settled
-from floatsim.arrays.options import resolve
-from floatsim.arrays.recorded import EVENTS
+from floatsim.arrays.call.options import resolve
+from floatsim.arrays.events.counts import EVENTS
 from floatsim.emulator.dispatch.candidates import only
 from floatsim.formats.call import CallOptions
 from floatsim.reference import sums as reference_sums

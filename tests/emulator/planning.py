@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.dispatch.kernel import Case
 from floatsim.emulator.elementwise import candidates

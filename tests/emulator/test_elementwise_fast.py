@@ -13,7 +13,7 @@ from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
 from floatsim import reference
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator import proofs
 from floatsim.emulator.elementwise import pieces

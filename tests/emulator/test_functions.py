@@ -12,7 +12,7 @@ from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Overflow, Rounding, reference
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.elementwise import functions
 from floatsim.emulator.elementwise.execute import execute

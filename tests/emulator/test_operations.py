@@ -11,7 +11,7 @@ from floatsim_kernels.functions import enclosures
 
 import floatsim as fs
 from floatsim import reference
-from floatsim.arrays import functions
+from floatsim.arrays.elementwise import functions
 from floatsim.emulator.elementwise.operations import FUNCTIONS, OPERATIONS, Family, arity
 from floatsim.reference import functions as exact
 

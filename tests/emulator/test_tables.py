@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.elementwise import pieces
 from floatsim.emulator.elementwise.operations import OPERATIONS as TABLE

@@ -18,7 +18,7 @@ import oracles as o
 from floatsim_kernels.functions.loops import ends as ends_kernel
 
 import floatsim as fs
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 
 __all__ = ["FLOAT32_FUNCTIONS", "codes_by_mpfr", "float32_by_numpy", "float32_ends", "float32_nearest", "pairs_by_mpfr"]

@@ -22,7 +22,7 @@ from oracles import OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, reference
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.elementwise.candidates import only
 from floatsim.formats.call import CallOptions

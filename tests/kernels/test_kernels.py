@@ -14,7 +14,7 @@ from oracles import DETERMINISTIC, POLICIES, OracleRounding
 
 import floatsim as fs
 from floatsim import Rounding, Tininess, reference
-from floatsim.arrays.options import resolve
+from floatsim.arrays.call.options import resolve
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.elementwise.candidates import only
 from floatsim.formats.rounding import FLAGS

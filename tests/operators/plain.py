@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 import floatsim as fs
-from floatsim.arrays import functions
+from floatsim.arrays.elementwise import functions
 
 
 def rounded(x, fmt):

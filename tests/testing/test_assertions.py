@@ -195,7 +195,7 @@ def test_codes_need_a_format():
 
 
 def test_an_ml_dtypes_array_is_not_copied():
-    from floatsim.arrays.conversion import as_float_array
+    from floatsim.arrays.array.conversion import as_float_array
 
     x = np.ones(4, ml_dtypes.bfloat16)
     assert np.shares_memory(as_float_array(x, "x").codes, x)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse, tensor_cores
-from floatsim.arrays.recorded import Counts
+from floatsim.arrays.events.counts import Counts
 from floatsim.formats import FloatFormat
 
 if TYPE_CHECKING:

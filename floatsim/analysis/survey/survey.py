@@ -22,8 +22,8 @@ from floatsim.analysis.survey.report import (
     TensorRow,
     resolve_accumulator,
 )
-from floatsim.arrays.events import record
-from floatsim.arrays.options import one_call
+from floatsim.arrays.call.options import one_call
+from floatsim.arrays.events.record import record
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.tensorcore.architectures import ARCHITECTURES
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from floatsim.arrays.float_array import FloatArray
+    from floatsim.arrays.array.float_array import FloatArray
 
 __all__ = [
     "ACCUMULATORS", "FORMATS", "UNITS", "survey",
@@ -101,8 +101,8 @@ def _matrix(x: Any, name: str) -> NDArray[np.float64]:
     """Return a tensor as a checked float64 matrix. Error messages use its name."""
     import numpy as np
 
-    from floatsim.arrays.conversion import decode, float_codes
-    from floatsim.arrays.float_array import FloatArray
+    from floatsim.arrays.array.conversion import decode, float_codes
+    from floatsim.arrays.array.float_array import FloatArray
 
     given = x if isinstance(x, FloatArray) else np.asarray(x)
     if isinstance(given, np.ndarray) and given.dtype.kind in "iu":
@@ -308,7 +308,7 @@ def survey(
 def _tensor_row(name: str, x: NDArray[np.float64], fmt: FloatFormat) -> TensorRow:
     import numpy as np
 
-    from floatsim.arrays.conversion import encode
+    from floatsim.arrays.array.conversion import encode
 
     with record() as log:
         encode(x[np.isfinite(x)], fmt)
@@ -326,9 +326,9 @@ class _Measurement:
         """Return (a, b, a @ b): inputs rounded to `fmt` (None: as given), their exact product rounded to FP64."""
         import numpy as np
 
-        from floatsim.arrays.conversion import array
-        from floatsim.arrays.linalg import matmul
-        from floatsim.arrays.options import context
+        from floatsim.arrays.array.conversion import array
+        from floatsim.arrays.call.options import context
+        from floatsim.arrays.sums.products import matmul
 
         key = id(product), fmt
         if key not in self._cached:
@@ -343,7 +343,7 @@ class _Measurement:
         """Multiply once, and return the counts of events and the errors."""
         import numpy as np
 
-        from floatsim.arrays.linalg import matmul
+        from floatsim.arrays.sums.products import matmul
 
         a, b, exact = self._exact(product, fmt)
         *_, truth = self._exact(product, None)
@@ -377,7 +377,7 @@ def _ulps(result: NDArray[np.float64], exact: NDArray[np.float64], fmt: FloatFor
     """Return the (max, mean) distance in ulps of the exact value in `fmt`, without zeros; NaN if all are zeros."""
     import numpy as np
 
-    from floatsim.arrays.ulps import ulp
+    from floatsim.arrays.elementwise.ulps import ulp
 
     measured = np.isfinite(exact) & (exact != 0)
     if not measured.any():

@@ -17,7 +17,7 @@ from floatsim._lazy import plot_function
 from floatsim.accumulation import Accumulation
 from floatsim.analysis.trace.steps import Value, value_of
 from floatsim.analysis.trace.text import number, table
-from floatsim.arrays.accumulation_call import AccumulationCall
+from floatsim.arrays.sums.accumulation_call import AccumulationCall
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.reference import Kind, decode

@@ -16,11 +16,11 @@ from floatsim.accumulation import Accumulation, AccumulationLike, TensorCore, as
 from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, leading_bit, lowest_bit, power, value_of
 from floatsim.analysis.trace.sums import SumTrace, trace_sum
 from floatsim.analysis.trace.text import lines
-from floatsim.arrays.accumulation_call import resolve_call
-from floatsim.arrays.block_scaling import block_scales
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.options import RoundingOptions
-from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.call.options import RoundingOptions
+from floatsim.arrays.call.random_stream import SeedLike
+from floatsim.arrays.sums.accumulation_call import resolve_call
+from floatsim.arrays.sums.block_scaling import block_scales
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import OverflowLike, RoundingLike, TininessLike
 from floatsim.reference import decode

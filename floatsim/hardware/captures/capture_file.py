@@ -25,7 +25,7 @@ import numpy as np
 
 from floatsim._types import Codes
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
-from floatsim.arrays.float_array import from_codes
+from floatsim.arrays.array.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
 from floatsim.hardware.captures import published
 from floatsim.hardware.comparison import FIRST, Comparison, compare_codes, compare_dots, compare_products

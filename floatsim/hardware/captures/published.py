@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays.conversion import decode, encode
+from floatsim.arrays.array.conversion import decode, encode
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, FloatFormat
 from floatsim.testing.dot_unit import Unit, named_unit
 from floatsim.testing.inputs import Inputs

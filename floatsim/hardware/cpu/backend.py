@@ -14,7 +14,7 @@ import numpy as np
 from floatsim._types import Codes, Indices, Operand
 from floatsim.accumulation import Accumulation, Blocked, Composite, Sequential, SplitK, TensorCore, settled
 from floatsim.accumulation.partition import is_dealt, partition
-from floatsim.arrays import events as recording
+from floatsim.arrays.events import record as recording
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from floatsim.arrays.arithmetic import divide, multiply
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.events import scope
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import divide, multiply
+from floatsim.arrays.events.record import scope
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.scales import number

@@ -8,13 +8,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.arithmetic import add, divide, multiply, subtract
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.reductions import norm
-from floatsim.arrays.reductions import sum as sum_of
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.sums.products import matmul
+from floatsim.arrays.sums.reductions import norm
+from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.quantization.scales import number

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from floatsim.arrays.events import scope
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.random_stream import SeedLike
-from floatsim.arrays.types import Floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.call.random_stream import SeedLike
+from floatsim.arrays.events.record import scope
 from floatsim.formats import FormatLike
 from floatsim.formats._validation import as_index, with_keyword_hints
 from floatsim.formats.rounding import OverflowLike, RoundingLike

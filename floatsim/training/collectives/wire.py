@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, multiply
-from floatsim.arrays.conversion import as_float_array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import get_context
-from floatsim.arrays.random_stream import RandomStream, SeedLike
+from floatsim.arrays.array.conversion import as_float_array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import get_context
+from floatsim.arrays.call.random_stream import RandomStream, SeedLike
+from floatsim.arrays.elementwise.arithmetic import add, multiply
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains

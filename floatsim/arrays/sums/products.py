@@ -20,18 +20,18 @@ from floatsim.accumulation import (
     leaves,
     settled,
 )
-from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
-from floatsim.arrays.advisories import warn_of_fp64_instruction
-from floatsim.arrays.block_scaling import block_scales
-from floatsim.arrays.conversion import out_codes, read_floats
-from floatsim.arrays.float_array import FloatArray, implements, wrap
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import deliver, plan_operation
-from floatsim.arrays.options import BackendName, RoundingOptions
-from floatsim.arrays.random_stream import SeedLike
-from floatsim.arrays.types import FloatResult, Floats, Out, Values
+from floatsim.arrays.array.advisories import warn_of_fp64_instruction
+from floatsim.arrays.array.conversion import out_codes, read_floats
+from floatsim.arrays.array.float_array import FloatArray, implements, wrap
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import deliver, plan_operation
+from floatsim.arrays.array.types import FloatResult, Floats, Out, Values
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import BackendName, RoundingOptions
+from floatsim.arrays.call.random_stream import SeedLike
+from floatsim.arrays.events import record as recording
+from floatsim.arrays.sums.accumulation_call import AccumulationCall, convert_result, resolve_call
+from floatsim.arrays.sums.block_scaling import block_scales
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_index

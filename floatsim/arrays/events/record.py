@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from floatsim.arrays import backends
-from floatsim.arrays.cancellation import CANCELLING, cancelled
-from floatsim.arrays.event_log import Log
-from floatsim.arrays.recorded import ALL, CANCELLATION, CLIPPED, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
+from floatsim.arrays.call import backends
+from floatsim.arrays.events.cancellation import CANCELLING, cancelled
+from floatsim.arrays.events.counts import ALL, CANCELLATION, CLIPPED, DEFAULT, Call, FirstSteps, SumEvents, TermsAt
+from floatsim.arrays.events.log import Log
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.rounding import OVERFLOW

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from floatsim.arrays import backends
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.float_array import wrap
-from floatsim.arrays.options import BackendName
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import wrap
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import BackendName
 from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.tensorcore.architectures import enumerated

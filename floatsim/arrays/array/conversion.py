@@ -13,13 +13,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from floatsim import reference
 from floatsim._types import Codes
-from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.advisories import warn_of_rounded_number
-from floatsim.arrays.float_array import FloatArray, checked_codes, from_codes, implements, native, wrap
-from floatsim.arrays.interop import as_numpy, is_narrow_integer, stays_on_device, widened
-from floatsim.arrays.options import RoundingOptions, resolve, spell_out
-from floatsim.arrays.types import (
+from floatsim.arrays.array.advisories import warn_of_rounded_number
+from floatsim.arrays.array.float_array import FloatArray, checked_codes, from_codes, implements, native, wrap
+from floatsim.arrays.array.interop import as_numpy, is_narrow_integer, stays_on_device, widened
+from floatsim.arrays.array.types import (
     CodeOut,
     CodeResult,
     Float64Out,
@@ -33,6 +30,9 @@ from floatsim.arrays.types import (
     SameKindResult,
     Values,
 )
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.events import record as recording
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim._types import Codes
-from floatsim.arrays import backends
-from floatsim.arrays.conversion import finish, wants_events
-from floatsim.arrays.float_array import implements
-from floatsim.arrays.operands import check_shapes, quiet, read_operands
-from floatsim.arrays.options import RoundingOptions
-from floatsim.arrays.types import BoolOut, BoolResult, Floats, UInt8Result
+from floatsim.arrays.array.conversion import finish, wants_events
+from floatsim.arrays.array.float_array import implements
+from floatsim.arrays.array.operands import check_shapes, quiet, read_operands
+from floatsim.arrays.array.types import BoolOut, BoolResult, Floats, UInt8Result
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingOptions
 from floatsim.formats import FP64, FloatFormat
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from floatsim.arrays.conversion import array
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.options import resolve
+from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.options import resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format, p3109
 from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike
@@ -18,8 +18,8 @@ from floatsim.reference import draws
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from floatsim.arrays.random_stream import SeedLike
-    from floatsim.arrays.types import Integers, Values
+    from floatsim.arrays.array.types import Integers, Values
+    from floatsim.arrays.call.random_stream import SeedLike
 
 __all__ = ["StochasticRule", "project"]
 

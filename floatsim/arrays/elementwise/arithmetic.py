@@ -12,18 +12,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.comparison import (
+from floatsim.arrays.array.conversion import finish, float_codes, read_floats, with_flags
+from floatsim.arrays.array.float_array import FloatArray, implements, wrap
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import check_shapes, deliver, no_scales, operate, operation, quiet, read_operands
+from floatsim.arrays.array.types import FloatResult, Floats, Int32Result, Integers, Out
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingOptions, resolve
+from floatsim.arrays.elementwise.comparison import (
     isfinite,
     signbit,
 )
-from floatsim.arrays.conversion import finish, float_codes, read_floats, with_flags
-from floatsim.arrays.float_array import FloatArray, implements, wrap
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.operands import check_shapes, deliver, no_scales, operate, operation, quiet, read_operands
-from floatsim.arrays.options import RoundingOptions, resolve
-from floatsim.arrays.types import FloatResult, Floats, Int32Result, Integers, Out
+from floatsim.arrays.events import record as recording
 from floatsim.formats import FP64, FormatLike
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays.conversion import decode, operand_codes, read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.types import Float64Result, Floats, UInt64Result
+from floatsim.arrays.array.conversion import decode, operand_codes, read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.types import Float64Result, Floats, UInt64Result
 from floatsim.formats import FP64, FormatLike, as_format
 
 __all__ = ["ulp", "ulp_distance"]

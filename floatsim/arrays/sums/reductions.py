@@ -26,15 +26,15 @@ from floatsim.accumulation import (
     settled,
     tensor_cores,
 )
-from floatsim.arrays import events as recording
-from floatsim.arrays.accumulation_call import AccumulationCall, convert_result, resolve_call
-from floatsim.arrays.conversion import operand_codes, out_codes, read_floats
-from floatsim.arrays.float_array import implements, wrap
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.linalg import dot
-from floatsim.arrays.operands import deliver
-from floatsim.arrays.options import spell_out
-from floatsim.arrays.types import Axes, FloatResult, Floats, Summation
+from floatsim.arrays.array.conversion import operand_codes, out_codes, read_floats
+from floatsim.arrays.array.float_array import implements, wrap
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import deliver
+from floatsim.arrays.array.types import Axes, FloatResult, Floats, Summation
+from floatsim.arrays.call.options import spell_out
+from floatsim.arrays.events import record as recording
+from floatsim.arrays.sums.accumulation_call import AccumulationCall, convert_result, resolve_call
+from floatsim.arrays.sums.products import dot
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions

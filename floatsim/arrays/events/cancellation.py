@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from floatsim.arrays import backends
+from floatsim.arrays.call import backends
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import INEXACT, OVERFLOW
 

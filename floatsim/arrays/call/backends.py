@@ -6,7 +6,7 @@ import functools
 import importlib
 from types import ModuleType
 
-from floatsim.arrays.options import as_backend, get_context
+from floatsim.arrays.call.options import as_backend, get_context
 
 __all__ = ["current", "emulator"]
 

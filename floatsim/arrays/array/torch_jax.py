@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.conversion import read_floats
-from floatsim.arrays.interop import imported, torch_tensor
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.interop import imported, torch_tensor
 
 __all__ = ["to_jax", "to_torch"]
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from floatsim._types import Codes
-from floatsim.arrays.conversion import convert, read_floats
-from floatsim.arrays.float_array import FloatArray
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.linalg import matmul
-from floatsim.arrays.operands import deliver
-from floatsim.arrays.reductions import sum as sum_of
+from floatsim.arrays.array.conversion import convert, read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import deliver
+from floatsim.arrays.sums.products import matmul
+from floatsim.arrays.sums.reductions import sum as sum_of
 
 __all__ = ["einsum"]
 

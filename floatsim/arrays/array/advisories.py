@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from floatsim._warnings import warn
 from floatsim.accumulation import AccumulationLike, as_accumulation, fitted, tensor_cores
-from floatsim.arrays import backends
+from floatsim.arrays.call import backends
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes

@@ -18,9 +18,9 @@ from floatsim.accumulation import (
     has_epilogue,
     rounds_stochastically,
 )
-from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.options import CURRENT_CONTEXT, RoundingOptions, resolve
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import CURRENT_CONTEXT, RoundingOptions, resolve
+from floatsim.arrays.events import record as recording
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import CallOptions

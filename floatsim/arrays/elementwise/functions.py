@@ -15,11 +15,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from floatsim.arrays.arithmetic import add, fma, maximum_number, subtract
-from floatsim.arrays.float_array import FloatArray, from_codes, implements
-from floatsim.arrays.operands import deliver, operate, operation, read_operands
-from floatsim.arrays.options import RoundingOptions
-from floatsim.arrays.types import FloatResult, Floats, Out
+from floatsim.arrays.array.float_array import FloatArray, from_codes, implements
+from floatsim.arrays.array.operands import deliver, operate, operation, read_operands
+from floatsim.arrays.array.types import FloatResult, Floats, Out
+from floatsim.arrays.call.options import RoundingOptions
+from floatsim.arrays.elementwise.arithmetic import add, fma, maximum_number, subtract
 from floatsim.formats import FP32, FormatLike
 
 __all__ = [

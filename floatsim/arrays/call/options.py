@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from floatsim._warnings import warn
-from floatsim.arrays.random_stream import RandomStream, SeedLike, checked_seed
+from floatsim.arrays.call.random_stream import RandomStream, SeedLike, checked_seed
 from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import (

@@ -18,14 +18,14 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.arrays import backends
-from floatsim.arrays.interop import dlpack_capsule, widened
-from floatsim.arrays.options import RoundingKeywords
-from floatsim.arrays.types import Axes, Floats, Integers, MethodKeywords
+from floatsim.arrays.array.interop import dlpack_capsule, widened
+from floatsim.arrays.array.types import Axes, Floats, Integers, MethodKeywords
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingKeywords
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 
 if TYPE_CHECKING:
-    from floatsim.arrays.types import FloatOperators as NDArrayOperatorsMixin
+    from floatsim.arrays.array.types import FloatOperators as NDArrayOperatorsMixin
 else:
     from numpy.lib.mixins import NDArrayOperatorsMixin
 
@@ -48,13 +48,13 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
 
 
 _PROVIDERS = (
-    "floatsim.arrays.arithmetic",
+    "floatsim.arrays.elementwise.arithmetic",
     "floatsim.arrays.array_functions",
-    "floatsim.arrays.comparison",
-    "floatsim.arrays.conversion",
-    "floatsim.arrays.functions",
-    "floatsim.arrays.linalg",
-    "floatsim.arrays.reductions",
+    "floatsim.arrays.elementwise.comparison",
+    "floatsim.arrays.array.conversion",
+    "floatsim.arrays.elementwise.functions",
+    "floatsim.arrays.sums.products",
+    "floatsim.arrays.sums.reductions",
 )
 """The modules that register operations; loaded when the first is needed."""
 

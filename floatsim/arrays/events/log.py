@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from floatsim.arrays import backends
-from floatsim.arrays.cancellation import Cancelled
-from floatsim.arrays.recorded import (
+from floatsim.arrays.call import backends
+from floatsim.arrays.events.cancellation import Cancelled
+from floatsim.arrays.events.counts import (
     CANCELLATION,
     CLIPPED,
     DEFAULT,

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.accumulation import AccumulationLike
-from floatsim.arrays.options import BackendName
-from floatsim.arrays.random_stream import SeedLike
+from floatsim.arrays.call.options import BackendName
+from floatsim.arrays.call.random_stream import SeedLike
 from floatsim.formats import FormatLike
 from floatsim.formats.rounding import OverflowLike, RoundingLike, TininessLike
 
 if TYPE_CHECKING:
-    from floatsim.arrays.float_array import FloatArray
+    from floatsim.arrays.array.float_array import FloatArray
 
 __all__ = [
     "Axes", "BoolOut", "BoolResult", "CodeOut", "CodeResult", "Flags", "Float64Out", "Float64Result",

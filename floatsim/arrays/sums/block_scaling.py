@@ -23,7 +23,7 @@ from floatsim.accumulation import (
     tensor_cores,
 )
 from floatsim.accumulation.partition import is_dealt
-from floatsim.arrays.conversion import read_floats
+from floatsim.arrays.array.conversion import read_floats
 from floatsim.emulator.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import select

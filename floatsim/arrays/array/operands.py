@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from floatsim._types import Codes, Operand
-from floatsim.arrays import backends
-from floatsim.arrays import events as recording
-from floatsim.arrays.conversion import operand_codes, out_codes, read_floats, wants_events, with_flags
-from floatsim.arrays.float_array import FloatArray, wrap
-from floatsim.arrays.interop import stays_on_device
-from floatsim.arrays.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.array.conversion import operand_codes, out_codes, read_floats, wants_events, with_flags
+from floatsim.arrays.array.float_array import FloatArray, wrap
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingOptions, resolve, spell_out
+from floatsim.arrays.events import record as recording
 from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import name_hint

@@ -1,0 +1,1 @@
+"""`FloatArray`, conversion, and the exchange of arrays with NumPy and other libraries."""

@@ -1,0 +1,1 @@
+"""The parts of a call: options, seeds and the backend."""

@@ -1,0 +1,1 @@
+"""Events of a computation: `record`, the log, and their counts."""
