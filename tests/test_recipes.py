@@ -384,7 +384,7 @@ def test_a_matrix_unit_model(tmp_path):
                                 c, events = exact_block(""",
     )
     copy.insert(
-        "floatsim/emulator/tensorcore.py",
+        "floatsim/emulator/dispatch/tensorcore_calls.py",
         ("    Model,\n", "    RoundedProducts,\n"),
         ("    ExactBlocks: (integers.EXACT, _TO_EVEN),\n", "    RoundedProducts: (integers.ROUNDED, _TO_EVEN),\n"),
     )

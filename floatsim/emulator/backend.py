@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from floatsim.emulator.accumulate import accumulate, plan_sums
 from floatsim.emulator.compile_notice import announce_compilation
 from floatsim.emulator.elementwise.comparisons import classify, compare, total_order
 from floatsim.emulator.elementwise.conversions import convert_as
 from floatsim.emulator.elementwise.events import event_histogram
 from floatsim.emulator.elementwise.execute import convert, decode, elementwise, plan_elementwise, quantize
 from floatsim.emulator.elementwise.integers import from_integer, logb, neighbour, scalb, to_integer
-from floatsim.emulator.scan import multiply_all, running_sums
+from floatsim.emulator.sums.execute import accumulate, plan_sums
+from floatsim.emulator.sums.scan import multiply_all, running_sums
 
 __all__ = [
     "accumulate", "classify", "compare", "convert", "convert_as", "decode", "elementwise", "event_histogram",

@@ -1,7 +1,7 @@
 """Plans of sums and of element-wise operations: their parts in common.
 
 A *candidate* is one way to carry out a *case*. The candidates of a `Selection` are tried in order. Each refuses the
-case with a reason, or makes the kernel. `emulator/plan.py` plans sums, `emulator/elementwise/plan.py` the others.
+case with a reason, or makes the kernel. `emulator/sums/plan.py` plans sums, `emulator/elementwise/plan.py` the others.
 """
 
 from __future__ import annotations

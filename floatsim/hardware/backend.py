@@ -29,9 +29,9 @@ from floatsim.accumulation import (
 from floatsim.accumulation.partition import is_dealt, partition
 from floatsim.arrays.events import record as recording
 from floatsim.emulator import backend as emulator
-from floatsim.emulator.accumulate import Sums
 from floatsim.emulator.backend import __all__ as _operations
-from floatsim.emulator.tensorcore_operands import BlockScales
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales
+from floatsim.emulator.sums.execute import Sums
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FloatClass, Overflow, Rounding, RoundingAttributes

@@ -13,8 +13,8 @@ import numpy as np
 
 from floatsim._types import Codes
 from floatsim.accumulation import TensorCore
-from floatsim.emulator.tensorcore import Record, accumulate
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
+from floatsim.emulator.dispatch.tensorcore_calls import Record, accumulate
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix
 from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture, as_instruction_name, select
 from floatsim.tensorcore.instructions import Instruction, Scales

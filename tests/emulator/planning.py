@@ -12,8 +12,8 @@ from floatsim.emulator.elementwise import plan as elementwise_plans
 from floatsim.emulator.elementwise.case import SIZES
 from floatsim.emulator.elementwise.case import Case as ElementwiseCase
 from floatsim.emulator.elementwise.execute import execute
-from floatsim.emulator.plan import plan
 from floatsim.emulator.planning import processor
+from floatsim.emulator.sums.plan import plan
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 

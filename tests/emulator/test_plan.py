@@ -12,7 +12,7 @@ import pytest
 import floatsim as fs
 from floatsim.accumulation import parse
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
-from floatsim.emulator.plan import plan
+from floatsim.emulator.sums.plan import plan
 from floatsim.formats.rounding import Rounding, RoundingAttributes
 from tests.emulator.planning import case_of
 

@@ -17,10 +17,12 @@ import pytest
 from floatsim_kernels.runtime import cpu as machine
 
 import floatsim as fs
-from floatsim.emulator import accumulate as summation
-from floatsim.emulator import compile_notice, plan, tiling
+from floatsim.emulator import compile_notice
 from floatsim.emulator import parallel as tiles
+from floatsim.emulator.dispatch import tiling
 from floatsim.emulator.elementwise import pieces
+from floatsim.emulator.sums import execute as summation
+from floatsim.emulator.sums import plan
 from floatsim.formats._hashing import IdentityCache
 
 DESCRIPTIONS = (

@@ -11,11 +11,11 @@ import pytest
 import floatsim as fs
 from floatsim.accumulation import parse
 from floatsim.accumulation.partition import positions
-from floatsim.emulator.accumulate import accumulate
 from floatsim.emulator.dispatch import vector
+from floatsim.emulator.dispatch.operands import Operand, Partials, Products, Values
+from floatsim.emulator.dispatch.tiling import Tile
 from floatsim.emulator.dispatch.vector import Vectors
-from floatsim.emulator.operands import Operand, Partials, Products, Values
-from floatsim.emulator.tiling import Tile
+from floatsim.emulator.sums.execute import accumulate
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from tests.emulator.planning import kernel_by

@@ -6,8 +6,8 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.emulator.dispatch.matrix_units import fast_kernels
-from floatsim.emulator.tensorcore import accumulate
-from floatsim.emulator.tensorcore_operands import Matrix
+from floatsim.emulator.dispatch.tensorcore_calls import accumulate
+from floatsim.emulator.dispatch.tensorcore_operands import Matrix
 from floatsim.hardware.cpu.device import Cpu
 from floatsim.hardware.cpu.instructions import CONVERSIONS, DOTS, INTEGERS, CpuConversion, CpuDot, CpuInteger
 from floatsim.hardware.cpu.loops import run_integers

@@ -28,8 +28,8 @@ import path_oracle as oracle
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
 from floatsim.emulator.dispatch.kernel import Case as Planned
-from floatsim.emulator.plan import Plan, plan
 from floatsim.emulator.planning import processor
+from floatsim.emulator.sums.plan import Plan, plan
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.formats.value_sets import TermRange
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.emulator import tiling
+from floatsim.emulator.dispatch import tiling
 
 pytestmark = pytest.mark.full
 

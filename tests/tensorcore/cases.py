@@ -9,8 +9,8 @@ import numpy as np
 
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
 from floatsim.emulator.dispatch.matrix_units import fast_kernels
-from floatsim.emulator.tensorcore import Record, accumulate
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
+from floatsim.emulator.dispatch.tensorcore_calls import Record, accumulate
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import EVENT_BITS
 from floatsim.reference.tensorcore.dot import Scaled, dot

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.emulator import tensorcore as emulator
+from floatsim.emulator.dispatch import tensorcore_calls as emulator
 from floatsim.emulator.dispatch import tensorcore_float64 as doubles
 from floatsim.emulator.dispatch.matrix_units import fast_kernels
-from floatsim.emulator.tensorcore import accumulate
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
+from floatsim.emulator.dispatch.tensorcore_calls import accumulate
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix
 from floatsim.tensorcore.architectures import as_architecture, select
 from floatsim.tensorcore.instructions import ExactBlocks, Scales
 from tests.marks import cases

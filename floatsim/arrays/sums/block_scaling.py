@@ -24,7 +24,7 @@ from floatsim.accumulation import (
 )
 from floatsim.accumulation.partition import is_dealt
 from floatsim.arrays.array.conversion import read_floats
-from floatsim.emulator.tensorcore_operands import BlockScales
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales
 from floatsim.formats import FP32, FloatFormat
 from floatsim.tensorcore.architectures import select
 from floatsim.tensorcore.instructions import Scales

@@ -32,7 +32,7 @@ from floatsim.arrays.call.random_stream import SeedLike
 from floatsim.arrays.events import record as recording
 from floatsim.arrays.sums.accumulation_call import AccumulationCall, convert_result, resolve_call
 from floatsim.arrays.sums.block_scaling import block_scales
-from floatsim.emulator.tensorcore_operands import BlockScales
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike
 from floatsim.formats._validation import as_index
 from floatsim.formats.call import CallOptions

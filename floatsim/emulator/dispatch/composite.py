@@ -20,7 +20,7 @@ from floatsim.emulator.dispatch.kernel import (
     Work,
     lone_term,
 )
-from floatsim.emulator.operands import Operand, Partials, Source, Values
+from floatsim.emulator.dispatch.operands import Operand, Partials, Source, Values
 from floatsim.formats import FloatFormat
 from floatsim.formats.value_sets import TermRange
 from floatsim.reference.random import Site

@@ -19,7 +19,7 @@ from floatsim._types import Codes, Floats, Indices, Seeds
 from floatsim.accumulation import Sequential
 from floatsim.emulator.dispatch.integer import IntegerKernel
 from floatsim.emulator.dispatch.kernel import NEVER, Case, FloatKernel, LeafKernel, Planned, Work, by_range
-from floatsim.emulator.operands import Operand, Partials, Source
+from floatsim.emulator.dispatch.operands import Operand, Partials, Source
 from floatsim.emulator.params import counting_rounding, fast_float32_rounding
 from floatsim.emulator.proofs import counted_in_float32
 from floatsim.emulator.unpack import unpack

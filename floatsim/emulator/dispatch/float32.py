@@ -20,8 +20,8 @@ from floatsim.accumulation import Kahan, Neumaier, ProductLeaf, Sequential, Tree
 from floatsim.emulator import proofs
 from floatsim.emulator.dispatch.float64 import LEAVES, Float64, float64_kernel
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, MatrixKernel, Planned
+from floatsim.emulator.dispatch.tiling import LANES, SCRATCH
 from floatsim.emulator.params import fast_float32_rounding, float32_rounding, scale_exponent
-from floatsim.emulator.tiling import LANES, SCRATCH
 from floatsim.formats import BF16, FP16, FP32, FP64
 from floatsim.formats.rounding import Overflow, Rounding
 from floatsim.formats.value_sets import contains, quantum

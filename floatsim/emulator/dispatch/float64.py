@@ -14,6 +14,7 @@ from floatsim_kernels.gemm import float64 as loops
 from floatsim._types import Floats
 from floatsim.accumulation import Kahan, Neumaier, ProductLeaf, Sequential, Tree, TreeLeaf
 from floatsim.emulator.dispatch.kernel import Case, FloatKernel, Planned
+from floatsim.emulator.dispatch.tiling import SCRATCH
 from floatsim.emulator.params import float64_rounding, pack
 from floatsim.emulator.proofs import (
     nearest_then_nearest,
@@ -22,7 +23,6 @@ from floatsim.emulator.proofs import (
     short_products_round_in_float64,
     terms_fit_float64,
 )
-from floatsim.emulator.tiling import SCRATCH
 from floatsim.formats import FP32, FP64
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import TermRange, contains, quantum

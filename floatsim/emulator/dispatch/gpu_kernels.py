@@ -14,8 +14,8 @@ from floatsim._types import Codes, Indices, Seeds
 from floatsim.accumulation import Converted, Residue, Tf32x3
 from floatsim.emulator.dispatch.kernel import Case, Kernel, Planned, Work
 from floatsim.emulator.dispatch.matrix_units import TensorCoreKernel
+from floatsim.emulator.dispatch.operands import Operand, Partials, Products, Source
 from floatsim.emulator.elementwise.execute import convert, elementwise
-from floatsim.emulator.operands import Operand, Partials, Products, Source
 from floatsim.formats import FP32, TF32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes

@@ -12,7 +12,7 @@ from floatsim_kernels.gemm import integer as loops
 from floatsim._types import Codes, Indices, Seeds
 from floatsim.accumulation import Exact, Kahan, Leaf, Neumaier, ProductLeaf, Sequential, TreeLeaf
 from floatsim.emulator.dispatch.kernel import Case, LeafKernel, Planned, Work, programs
-from floatsim.emulator.operands import Operand, Partials, Source
+from floatsim.emulator.dispatch.operands import Operand, Partials, Source
 from floatsim.emulator.params import format_params, rounding_params
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.value_sets import TermRange

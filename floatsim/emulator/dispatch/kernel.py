@@ -54,9 +54,9 @@ from floatsim.accumulation import (
 from floatsim.accumulation.partition import count, rows
 from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.accumulation.trees import program, stack_depth
-from floatsim.emulator.operands import Operand, Partials, Source, Values
+from floatsim.emulator.dispatch.operands import Operand, Partials, Source, Values
+from floatsim.emulator.dispatch.tiling import PARTIAL_RESULTS
 from floatsim.emulator.planning import CPU
-from floatsim.emulator.tiling import PARTIAL_RESULTS
 from floatsim.emulator.unpack import unpack
 from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding, RoundingAttributes

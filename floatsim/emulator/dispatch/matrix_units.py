@@ -12,10 +12,9 @@ import numpy as np
 
 from floatsim._types import Codes, Indices, Seeds
 from floatsim.accumulation import Sequential, TensorCore
-from floatsim.emulator import tensorcore
-from floatsim.emulator.dispatch import tensorcore_float32, tensorcore_float64, tensorcore_steps
+from floatsim.emulator.dispatch import tensorcore_calls, tensorcore_float32, tensorcore_float64, tensorcore_steps
 from floatsim.emulator.dispatch.kernel import Case, Planned, StartValue, Work
-from floatsim.emulator.operands import Operand, Partials, Products, Source
+from floatsim.emulator.dispatch.operands import Operand, Partials, Products, Source
 from floatsim.formats import FP32
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.tensorcore.instructions import Instruction
@@ -85,8 +84,8 @@ class TensorCoreKernel:
         (a, b), record = source.matrices(self._floats is not None), None
         if work.record:
             first = work.first.reshape(len(work.first), *source.shape)
-            record = tensorcore.Record(source.where, work.counts, first)
-        tensorcore.accumulate(self._row, a, b, out, ranges, self._floats, source.scales(), record)
+            record = tensorcore_calls.Record(source.where, work.counts, first)
+        tensorcore_calls.accumulate(self._row, a, b, out, ranges, self._floats, source.scales(), record)
 
 
 class _FloatCandidate:

@@ -12,8 +12,16 @@ from floatsim_kernels.tensorcore import integer as integers
 
 from floatsim._types import Codes, Indices
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
+from floatsim.emulator.dispatch.tensorcore_operands import (
+    BlockScales,
+    Matrix,
+    Record,
+    bits_read,
+    floats_of,
+    store,
+    values_of,
+)
 from floatsim.emulator.params import pack
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, bits_read, floats_of, store, values_of
 from floatsim.formats import E8M0, FP16, FP32, FloatFormat
 from floatsim.formats.rounding import EVENT_BITS
 from floatsim.tensorcore.instructions import FusedBlocks, GroupedBlocks, Instruction, TwoHalves

@@ -10,8 +10,7 @@ from floatsim_kernels.tensorcore import float64 as loops
 from floatsim_kernels.tensorcore import integer as integers
 
 from floatsim._types import Codes, Indices
-from floatsim.emulator.proofs import two_floats_hold_blocks
-from floatsim.emulator.tensorcore_operands import (
+from floatsim.emulator.dispatch.tensorcore_operands import (
     BlockScales,
     Matrix,
     Record,
@@ -21,6 +20,7 @@ from floatsim.emulator.tensorcore_operands import (
     store,
     values_of,
 )
+from floatsim.emulator.proofs import two_floats_hold_blocks
 from floatsim.formats import FP16, FP64
 from floatsim.formats.value_sets import TermRange
 from floatsim.tensorcore.instructions import (

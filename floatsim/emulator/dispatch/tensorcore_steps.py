@@ -9,8 +9,8 @@ from floatsim_kernels.runtime import cpu as machine
 from floatsim_kernels.tensorcore import steps_float as loops
 
 from floatsim._types import Codes, Indices
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix, Record, floats_of, store, values_of
 from floatsim.emulator.params import pack
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, floats_of, store, values_of
 from floatsim.formats import FP16, FP32
 from floatsim.formats.rounding import Rounding
 from floatsim.tensorcore.instructions import Instruction, RoundedSteps

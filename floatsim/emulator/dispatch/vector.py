@@ -35,7 +35,7 @@ from floatsim.accumulation import (
 from floatsim.accumulation.composites import Runs
 from floatsim.accumulation.partition import is_dealt
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
-from floatsim.emulator.operands import Operand, Partials, Source, Values
+from floatsim.emulator.dispatch.operands import Operand, Partials, Source, Values
 from floatsim.emulator.proofs import product_rounds_once
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from floatsim._types import Codes, Floats, Indices
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix
-from floatsim.emulator.tiling import Tile
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix
+from floatsim.emulator.dispatch.tiling import Tile
 from floatsim.emulator.unpack import pack, unpack
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.value_sets import contains

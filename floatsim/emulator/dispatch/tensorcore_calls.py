@@ -12,8 +12,8 @@ from floatsim_kernels.tensorcore import integer as integers
 from floatsim_kernels.tensorcore import steps_integer as steps
 
 from floatsim._types import Codes, Indices
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales, Matrix, Record, as_read, decoded, decoded_scales
 from floatsim.emulator.params import format_params, pack, rounding_params
-from floatsim.emulator.tensorcore_operands import BlockScales, Matrix, Record, as_read, decoded, decoded_scales
 from floatsim.formats.rounding import RoundingAttributes, Tininess
 from floatsim.tensorcore.instructions import (
     EvenAndOdd,

@@ -13,8 +13,8 @@ from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
+from floatsim.emulator.dispatch.tiling import tile_work
 from floatsim.emulator.params import format_params, rounding_params
-from floatsim.emulator.tiling import tile_work
 from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.reference.random import Site, split_seed

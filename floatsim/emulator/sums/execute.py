@@ -17,11 +17,9 @@ from floatsim.accumulation.partition import partials
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch.candidates import SUMS
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER, Case, Work
-from floatsim.emulator.operands import Operand, Partials, Products, Source, Values
-from floatsim.emulator.plan import Plan, plan
-from floatsim.emulator.planning import processor
-from floatsim.emulator.tensorcore_operands import BlockScales
-from floatsim.emulator.tiling import (
+from floatsim.emulator.dispatch.operands import Operand, Partials, Products, Source, Values
+from floatsim.emulator.dispatch.tensorcore_operands import BlockScales
+from floatsim.emulator.dispatch.tiling import (
     LANES,
     LONG_ROW,
     PARTIAL_RESULTS,
@@ -31,6 +29,8 @@ from floatsim.emulator.tiling import (
     single_rows,
     tiles,
 )
+from floatsim.emulator.planning import processor
+from floatsim.emulator.sums.plan import Plan, plan
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats.call import CallOptions

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.emulator.dispatch.candidates import SUMS
 from floatsim.emulator.dispatch.kernel import Case, Kernel
+from floatsim.emulator.dispatch.tiling import tile_work
 from floatsim.emulator.planning import BasePlan
-from floatsim.emulator.tiling import tile_work
 
 if TYPE_CHECKING:
     import numpy as np
