@@ -22,13 +22,13 @@ collect_ignore_glob = (
 FULL_EXAMPLES = {
     "floatsim.hardware.captures.published",
     "floatsim.testing.assertions",
-    "floatsim.testing.check_strength",
-    "floatsim.testing.discrimination",
-    "floatsim.testing.faults",
-    "floatsim.testing.identification",
-    "floatsim.testing.published",
-    "floatsim.testing.testfloat",
-    "floatsim.testing.truth",
+    "floatsim.testing.strength.check_strength",
+    "floatsim.testing.compare.input_strength",
+    "floatsim.testing.compare.faults",
+    "floatsim.testing.identify.identification",
+    "floatsim.testing.strength.published",
+    "floatsim.testing.vectors.testfloat",
+    "floatsim.testing.vectors.truth_tables",
 }
 
 # The formats for which `make test` runs the tests with the mark `formats`: one of each width, one of each kind of

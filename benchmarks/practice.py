@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import floatsim as fs
-from floatsim.testing.testfloat import as_testfloat
-from floatsim.testing.testfloat_text import format_lines, parse_lines
+from floatsim.testing.vectors.testfloat import as_testfloat
+from floatsim.testing.vectors.testfloat_text import format_lines, parse_lines
 from floatsim.training import Trainer, all_reduce, digits_data, train
 
 from .targets import Row, program

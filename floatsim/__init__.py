@@ -113,7 +113,7 @@ _HOMES = {
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
     ".quantization.calibration": "best_scale",
     ".operators.errors": "sensitivity",
-    ".testing.identification": "identify",
+    ".testing.identify.identification": "identify",
 }
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,

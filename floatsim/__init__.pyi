@@ -49,7 +49,7 @@ from floatsim.formats.rounding import (
 from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
-from floatsim.testing.identification import identify
+from floatsim.testing.identify.identification import identify
 
 __all__ = [
     "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "Converted", "DIVIDE_BY_ZERO", "E2M1", "E2M3",

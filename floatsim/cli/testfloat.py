@@ -10,8 +10,8 @@ from typing import IO, Annotated, Any
 import typer
 
 from floatsim.cli.console import BadInputError, Json, finish, one_line, print_json
-from floatsim.testing.testfloat import ROUNDINGS, TestFloatOperation, as_testfloat, mismatches
-from floatsim.testing.testfloat_text import blocks, columns_of, format_lines, parse_lines
+from floatsim.testing.vectors.testfloat import ROUNDINGS, TestFloatOperation, as_testfloat, mismatches
+from floatsim.testing.vectors.testfloat_text import blocks, columns_of, format_lines, parse_lines
 
 __all__ = ["testfloat_command"]
 

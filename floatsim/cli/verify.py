@@ -10,7 +10,7 @@ import typer
 
 from floatsim.cli.console import BadInputError, Json, finish, one_line, print_json, track
 from floatsim.formats._validation import name_hint
-from floatsim.testing.truth import (
+from floatsim.testing.vectors.truth_tables import (
     SOURCES,
     TRUTH_TABLES,
     digest,

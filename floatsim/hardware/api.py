@@ -19,8 +19,8 @@ from floatsim.hardware.protocol import Dots
 from floatsim.hardware.session import probe_device, questions, to_capture
 from floatsim.hardware.throughput import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.vendor_gemm import library_matmul
-from floatsim.testing.discrimination import described
-from floatsim.testing.inputs import ROWS
+from floatsim.testing.compare.input_strength import described
+from floatsim.testing.vectors.dot_inputs import ROWS
 
 __all__ = ["bench", "capture", "compare", "probe"]
 

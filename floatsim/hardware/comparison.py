@@ -28,10 +28,10 @@ from floatsim.arrays.elementwise.ulps import ulp_distance
 from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP64, FloatFormat, FormatLike
 from floatsim.hardware.protocol import error_text
-from floatsim.testing.discrimination import Strength, described, input_strength, not_excluded, strength_line
-from floatsim.testing.dot_unit import Unit
-from floatsim.testing.inputs import Inputs
-from floatsim.testing.products import product_of
+from floatsim.testing.compare.input_strength import Strength, described, input_strength, not_excluded, strength_line
+from floatsim.testing.compare.product import product_of
+from floatsim.testing.vectors.dot_inputs import Inputs
+from floatsim.testing.vectors.dot_unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

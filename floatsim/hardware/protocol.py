@@ -10,7 +10,7 @@ from floatsim._types import Codes
 from floatsim.hardware.tables.compute_capability import Capability
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
-from floatsim.testing.dot_unit import Unit
+from floatsim.testing.vectors.dot_unit import Unit
 
 __all__ = ["Compiled", "DeviceIdentity", "Dots", "MachineCode", "OwnUnits", "Scalars", "error_text"]
 

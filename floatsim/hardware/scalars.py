@@ -13,7 +13,7 @@ from floatsim.arrays.array.float_array import FloatArray, from_codes
 from floatsim.formats import TF32, Overflow, Rounding
 from floatsim.hardware.tables.ptx_scalar import Scalar
 from floatsim.reference.random import draws
-from floatsim.testing.scalar_inputs import scalar_inputs
+from floatsim.testing.vectors.scalar_inputs import scalar_inputs
 
 __all__ = ["MASKED_NANS", "expected_results", "operands_of", "scalar_keywords", "scalar_results"]
 

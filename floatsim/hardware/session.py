@@ -20,8 +20,8 @@ from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, 
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.architectures import as_architecture
-from floatsim.testing.dot_unit import ScaleCodes, Unit, named_unit
-from floatsim.testing.inputs import ROWS, Inputs, input_set
+from floatsim.testing.vectors.dot_inputs import ROWS, Inputs, input_set
+from floatsim.testing.vectors.dot_unit import ScaleCodes, Unit, named_unit
 
 __all__ = [
     "Emulated", "Operation", "Question", "compare_device", "emulated_device", "fits", "operations",

@@ -9,20 +9,18 @@ from __future__ import annotations
 from floatsim._lazy import lazy_exports
 
 _HOMES = {
-    ".assertions": (
-        "assert_bit_equal assert_max_ulp assert_product assert_within_bound compare_arrays compare_product"
-    ),
-    ".bound_report": "BoundReport check_bound",
-    ".bounds": "ErrorBound error_bound",
-    ".check_strength": "CheckStrength strength",
-    ".conversions": "assert_conversion compare_conversion",
-    ".each_k": "EachK check_each_k",
-    ".identification": "Identification identify",
-    ".kernel_inputs": "HardInputs hard_inputs",
-    ".mutations": "MUTATIONS Mutation",
-    ".metrics": "calc_diff error_ratio",
-    ".operator_bounds": "attention_bound softmax_bound",
-    ".report": "Report",
-    ".ulps": "UlpStats ulp_stats",
+    ".assertions": "assert_bit_equal assert_max_ulp assert_product assert_within_bound compare_arrays compare_product",
+    ".bounds.bound_report": "BoundReport check_bound",
+    ".bounds.bounds": "ErrorBound error_bound",
+    ".strength.check_strength": "CheckStrength strength",
+    ".compare.conversions": "assert_conversion compare_conversion",
+    ".strength.each_k": "EachK check_each_k",
+    ".identify.identification": "Identification identify",
+    ".vectors.product_inputs": "HardInputs hard_inputs",
+    ".strength.mutations": "MUTATIONS Mutation",
+    ".compare.metrics": "calc_diff error_ratio",
+    ".bounds.operators": "attention_bound softmax_bound",
+    ".compare.report": "Report",
+    ".compare.ulps": "UlpStats ulp_stats",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

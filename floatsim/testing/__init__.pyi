@@ -3,18 +3,18 @@
 from floatsim.testing.assertions import (
     assert_bit_equal, assert_max_ulp, assert_product, assert_within_bound, compare_arrays, compare_product,
 )
-from floatsim.testing.bound_report import BoundReport, check_bound
-from floatsim.testing.bounds import ErrorBound, error_bound
-from floatsim.testing.check_strength import CheckStrength, strength
-from floatsim.testing.conversions import assert_conversion, compare_conversion
-from floatsim.testing.each_k import EachK, check_each_k
-from floatsim.testing.identification import Identification, identify
-from floatsim.testing.kernel_inputs import HardInputs, hard_inputs
-from floatsim.testing.metrics import calc_diff, error_ratio
-from floatsim.testing.mutations import MUTATIONS, Mutation
-from floatsim.testing.operator_bounds import attention_bound, softmax_bound
-from floatsim.testing.report import Report
-from floatsim.testing.ulps import UlpStats, ulp_stats
+from floatsim.testing.bounds.bound_report import BoundReport, check_bound
+from floatsim.testing.bounds.bounds import ErrorBound, error_bound
+from floatsim.testing.bounds.operators import attention_bound, softmax_bound
+from floatsim.testing.compare.conversions import assert_conversion, compare_conversion
+from floatsim.testing.compare.metrics import calc_diff, error_ratio
+from floatsim.testing.compare.report import Report
+from floatsim.testing.compare.ulps import UlpStats, ulp_stats
+from floatsim.testing.identify.identification import Identification, identify
+from floatsim.testing.strength.check_strength import CheckStrength, strength
+from floatsim.testing.strength.each_k import EachK, check_each_k
+from floatsim.testing.strength.mutations import MUTATIONS, Mutation
+from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
 
 __all__ = [
     "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS", "Mutation",

@@ -17,15 +17,15 @@ from floatsim.arrays.elementwise.ulps import ulp_distance
 from floatsim.formats import FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike
-from floatsim.testing.bound_report import BoundReport, check_bound
-from floatsim.testing.bounds import error_bound
-from floatsim.testing.discrimination import described, input_strength, matching, not_excluded
-from floatsim.testing.faults import explain_product
-from floatsim.testing.operands import in_format, read_pair
-from floatsim.testing.products import Product, product_of
-from floatsim.testing.recording import checked
-from floatsim.testing.report import Report, differing, report_of
-from floatsim.testing.vocabulary import brief, neighbours
+from floatsim.testing.bounds.bound_report import BoundReport, check_bound
+from floatsim.testing.bounds.bounds import error_bound
+from floatsim.testing.compare.descriptions import brief, neighbours
+from floatsim.testing.compare.faults import explain_product
+from floatsim.testing.compare.input_strength import described, input_strength, matching, not_excluded
+from floatsim.testing.compare.listeners import checked
+from floatsim.testing.compare.operands import in_format, read_pair
+from floatsim.testing.compare.product import Product, product_of
+from floatsim.testing.compare.report import Report, differing, report_of
 
 __all__ = [
     "assert_bit_equal", "assert_max_ulp", "assert_product", "assert_within_bound", "compare_arrays", "compare_product",

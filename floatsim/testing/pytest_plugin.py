@@ -60,7 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             f"{metafunc.definition.nodeid}: the fixture floatsim_case needs a marker, as in "
             "@pytest.mark.floatsim(shape=(64, 128, 64), formats='bf16')"
         )
-    from floatsim.testing.kernel_inputs import KINDS
+    from floatsim.testing.vectors.product_inputs import KINDS
 
     metafunc.parametrize("floatsim_case", list(marker.kwargs.get("kinds") or KINDS), indirect=True)
 
@@ -68,7 +68,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def floatsim_case(request: pytest.FixtureRequest) -> Case:
     """Return the operands of one kind of hard inputs. The marker `floatsim` has the shape and the formats."""
-    from floatsim.testing.kernel_inputs import hard_inputs
+    from floatsim.testing.vectors.product_inputs import hard_inputs
 
     marker = request.node.get_closest_marker("floatsim")
     names = ("shape", "formats")
@@ -88,7 +88,7 @@ def floatsim_case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def floatsim_inputs(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Return `fs.testing.hard_inputs` with the seed of the command line."""
-    from floatsim.testing.kernel_inputs import hard_inputs
+    from floatsim.testing.vectors.product_inputs import hard_inputs
 
     seed = request.config.getoption("--floatsim-seed")
 
@@ -103,7 +103,7 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: Any, right: 
     if op not in ("==", "!=") or not (_is_number(left) and _is_number(right)):
         return None
     from floatsim.arrays.elementwise.ulps import ulp_distance
-    from floatsim.testing.operands import read_pair
+    from floatsim.testing.compare.operands import read_pair
 
     try:
         x, y = read_pair(left, right)
@@ -127,7 +127,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Keep the reports of the comparisons of a test, if a file was requested."""
     if not any(item.config.getoption(option) for option in ("--floatsim-json", "--floatsim-html")):
         return (yield)
-    from floatsim.testing.recording import listening
+    from floatsim.testing.compare.listeners import listening
 
     def keep(report: Any) -> None:
         item.user_properties.append((_PROPERTY, json.dumps({**report.to_dict(), "text": str(report)})))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.testing.dot_unit import units
+from floatsim.testing.vectors.dot_unit import units
 
 pytestmark = pytest.mark.full
 

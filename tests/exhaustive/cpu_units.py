@@ -12,8 +12,8 @@ from floatsim.hardware.cpu.device import Cpu
 from floatsim.hardware.cpu.instructions import CONVERSIONS, DOTS, INTEGERS, CpuConversion, CpuDot, CpuInteger
 from floatsim.hardware.cpu.loops import run_integers
 from floatsim.hardware.cpu.support import supported
-from floatsim.testing.dot_unit import Unit
-from floatsim.testing.inputs import input_set
+from floatsim.testing.vectors.dot_inputs import input_set
+from floatsim.testing.vectors.dot_unit import Unit
 from tests.tensorcore.cases import STYLES, Case, operands
 
 TOTAL, ROWS, SIDE = 100_000_000, 250_000, 500

@@ -57,7 +57,7 @@ CARRIERS_OF_BITS = (
     "floatsim/arrays/events/record.py",
     "tests/path_oracle.py",
     "floatsim/hardware/cpu",
-    "floatsim/testing/inputs.py",
+    "floatsim/testing/vectors/dot_inputs.py",
 )
 """The folders and files that results depend on; plots, commands and logs may change without a new run."""
 

@@ -10,7 +10,7 @@ import oracles as o
 from oracles.truth_tables import entry
 
 import floatsim as fs
-from floatsim.testing.truth import TRUTH_TABLES, digest, stored_digests, table_bytes
+from floatsim.testing.vectors.truth_tables import TRUTH_TABLES, digest, stored_digests, table_bytes
 
 CHUNKS = 32
 

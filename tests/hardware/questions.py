@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from floatsim.testing.inputs import Inputs
+from floatsim.testing.vectors.dot_inputs import Inputs
 
 __all__ = ["FOLDER", "asked", "maker"]
 

@@ -16,8 +16,8 @@ from floatsim.hardware.device import Device
 from floatsim.hardware.session import compare_device, emulated_device, questions
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import Scales, TwoHalves
-from floatsim.testing import inputs
-from floatsim.testing.dot_unit import named_unit, units
+from floatsim.testing.vectors import dot_inputs
+from floatsim.testing.vectors.dot_unit import named_unit, units
 from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling
 from tests.marks import cases
@@ -47,7 +47,7 @@ SAMPLE = UNITS[:: max(1, len(UNITS) // 40)]
 
 @pytest.mark.parametrize("unit", cases(quick=[u for u in SAMPLE if str(u).startswith("hopper")], full=SAMPLE), ids=str)
 def test_dots_equal_the_reference(unit):
-    x = inputs.input_set(unit, rows=30, seed=5)
+    x = dot_inputs.input_set(unit, rows=30, seed=5)
     got = unit.dots(*x)
     for i in range(30):
         scales = Scaled(x.scales.a[i].tolist(), x.scales.b[i].tolist(), unit.scales) if x.scales else None
@@ -60,26 +60,26 @@ def test_dots_equal_the_reference(unit):
 
 def test_inputs_are_the_same_everywhere():
     """Captures store these digests. A change of a digest requires a change of `inputs.GENERATOR`."""
-    assert inputs.GENERATOR == 1
+    assert dot_inputs.GENERATOR == 1
     half = named_unit("hopper", "wgmma.k16", fs.FP16, fs.FP16)
-    assert inputs.input_set(half, 100).digest == "ae2b23d1c3a2407a1d97512501a3d38be0742e21e9534753718437b07090f8b9"
+    assert dot_inputs.input_set(half, 100).digest == "ae2b23d1c3a2407a1d97512501a3d38be0742e21e9534753718437b07090f8b9"
     scaled = next(u for u in units("blackwell") if u.scales and u.scales.format == fs.E4M3)
     assert (
-        inputs.input_set(scaled, 100, seed=3).digest
+        dot_inputs.input_set(scaled, 100, seed=3).digest
         == "ac3d206bb764cc47453274a4bfcd5aea851eed8aa231b8d3350272138646ca23"
     )
 
 
 def test_inputs_depend_on_the_seed_and_not_on_the_architecture():
     ampere, hopper = (named_unit(arch, "mma.m16n8k16", fs.BF16, fs.BF16) for arch in ("ampere", "hopper"))
-    assert inputs.input_set(ampere, 50).digest == inputs.input_set(hopper, 50).digest
-    assert inputs.input_set(ampere, 50, seed=1).digest != inputs.input_set(ampere, 50).digest
+    assert dot_inputs.input_set(ampere, 50).digest == dot_inputs.input_set(hopper, 50).digest
+    assert dot_inputs.input_set(ampere, 50, seed=1).digest != dot_inputs.input_set(ampere, 50).digest
 
 
 @pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16, fs.TF32, fs.E4M3, fs.E5M2, fs.FP64], ids=str)
 def test_inputs_have_all_kinds(fmt):
     unit = next(u for u in units("hopper") if u.a == u.b == fmt)
-    x = inputs.input_set(unit, 1000)
+    x = dot_inputs.input_set(unit, 1000)
     a = fs.decode(x.a, fmt)
     normal, bits, cancelling, tiny, special = a[:200], a[200:500], a[500:700], a[800:900], a[900:]
     assert abs(normal.mean()) < 0.1
@@ -108,7 +108,7 @@ TELLING = [
 @pytest.mark.parametrize("unit", TELLING, ids=str)
 def test_inputs_distinguish_neighbouring_models(unit):
     """One bit more or less, or a least exponent that is off by one, changes at least one of 20,000 sums."""
-    x, block = inputs.input_set(unit), unit.row.fused
+    x, block = dot_inputs.input_set(unit), unit.row.fused
     right = unit.dots(*x)
     small = unit.a.exponent_bits == 8 or unit.a == unit.output == fs.FP16 or unit.scales  # as in test_hardware_probe
     for name in ("fraction_bits", "floor") if small else ("fraction_bits",):
@@ -120,10 +120,10 @@ def test_inputs_distinguish_neighbouring_models(unit):
 
 
 def test_every_instruction_has_20_000_rows():
-    assert inputs.ROWS >= 20_000
-    assert sum(inputs.SHARES.values()) == 10
+    assert dot_inputs.ROWS >= 20_000
+    assert sum(dot_inputs.SHARES.values()) == 10
     with pytest.raises(ValueError, match="rows must be at least 10, not 9"):
-        inputs.input_set(UNITS[0], 9)
+        dot_inputs.input_set(UNITS[0], 9)
 
 
 # -- single instructions ---------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_which_instructions():
 
 def test_the_number_of_results_must_be_the_number_of_rows():
     unit = named_unit("volta", None, fs.FP16, fs.FP16)
-    x = inputs.input_set(unit, 20)
+    x = dot_inputs.input_set(unit, 20)
     with pytest.raises(ValueError, match=r"d has the shape \(19,\); the inputs are 20 dot products"):
         comparisons.compare_dots(unit, x, x.c[1:], "nobody")
 

@@ -19,8 +19,8 @@ from floatsim.hardware.cpu.device import Cpu
 from floatsim.hardware.cpu.instructions import CONVERSIONS, DOTS, INTEGERS, CpuDot
 from floatsim.hardware.session import compare_device, questions
 from floatsim.tensorcore.instructions import Evidence
-from floatsim.testing.dot_unit import Unit
-from floatsim.testing.inputs import input_set
+from floatsim.testing.vectors.dot_inputs import input_set
+from floatsim.testing.vectors.dot_unit import Unit
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "data" / "silicon"

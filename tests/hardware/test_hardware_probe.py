@@ -25,7 +25,7 @@ from floatsim.tensorcore.instructions import (
     LateAccumulator,
     TwoHalves,
 )
-from floatsim.testing.dot_unit import Unit, named_unit, units
+from floatsim.testing.vectors.dot_unit import Unit, named_unit, units
 
 pytestmark = pytest.mark.full
 

@@ -11,8 +11,8 @@ import floatsim as fs
 from floatsim.hardware.scalars import expected_results, operands_of, scalar_keywords, scalar_results
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from floatsim.reference.random import draws
-from floatsim.testing import scalar_inputs as inputs
-from floatsim.testing.inputs import digest_of
+from floatsim.testing.vectors import scalar_inputs as inputs
+from floatsim.testing.vectors.dot_inputs import digest_of
 
 pytestmark = pytest.mark.full
 

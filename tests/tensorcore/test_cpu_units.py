@@ -8,8 +8,8 @@ from oracles.cpu_units import UNITS
 
 import floatsim as fs
 from floatsim.tensorcore.architectures import ARCHITECTURES
-from floatsim.testing.dot_unit import Unit, named_unit, units
-from floatsim.testing.inputs import input_set
+from floatsim.testing.vectors.dot_inputs import input_set
+from floatsim.testing.vectors.dot_unit import Unit, named_unit, units
 from tests.marks import cases
 
 CPUS = [name for name, arch in ARCHITECTURES.items() if arch.processor == "CPU"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import floatsim as fs
 from floatsim.emulator.elementwise import distances
-from floatsim.testing.location import locate
+from floatsim.testing.compare.location import locate
 from tests.marks import cases
 
 FORMATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2", "e2m1", "fp64", "e4m3fnuz")

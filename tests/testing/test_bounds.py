@@ -10,8 +10,8 @@ import pytest
 
 import floatsim as fs
 from floatsim.formats.value_sets import TermRange
-from floatsim.testing.bounds import path_of
-from floatsim.testing.compensated_bounds import kahan_growth, neumaier_growth
+from floatsim.testing.bounds.bounds import path_of
+from floatsim.testing.bounds.compensated import kahan_growth, neumaier_growth
 
 DESCRIPTIONS = (
     "fp32", "sequential(fp32, fused)", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)", "fp16",

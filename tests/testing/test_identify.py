@@ -12,9 +12,15 @@ import pytest
 
 import floatsim as fs
 from floatsim.accumulation import fitted
-from floatsim.testing.order_trees import meeting_sizes, tree_of
-from floatsim.testing.tree_search import find_meetings, normal_probe_for, probe_for, reads_as_zero, widest_probe_for
-from floatsim.testing.vocabulary import brief, vocabulary
+from floatsim.testing.compare.descriptions import brief, vocabulary
+from floatsim.testing.identify.order_trees import meeting_sizes, tree_of
+from floatsim.testing.identify.tree_search import (
+    find_meetings,
+    normal_probe_for,
+    probe_for,
+    reads_as_zero,
+    widest_probe_for,
+)
 
 pytestmark = pytest.mark.full
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.testing.kernel_inputs import KINDS
+from floatsim.testing.vectors.product_inputs import KINDS
 from tests.marks import cases
 
 SHAPE = (24, 96, 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from floatsim.testing.published import PUBLISHED, rate
+from floatsim.testing.strength.published import PUBLISHED, rate
 
 pytestmark = pytest.mark.full
 

@@ -13,8 +13,8 @@ import pytest
 import floatsim as fs
 from floatsim.formats.rounding import FLAGS
 from floatsim.reference import scalar
-from floatsim.testing.testfloat import ROUNDINGS, TESTFLOAT, as_testfloat, mismatches
-from floatsim.testing.testfloat_text import blocks, format_lines, parse_lines
+from floatsim.testing.vectors.testfloat import ROUNDINGS, TESTFLOAT, as_testfloat, mismatches
+from floatsim.testing.vectors.testfloat_text import blocks, format_lines, parse_lines
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.testing.truth import TRUTH_TABLES, digest, first_difference, stored_digests, table_bytes
+from floatsim.testing.vectors.truth_tables import TRUTH_TABLES, digest, first_difference, stored_digests, table_bytes
 
 
 def test_every_table_has_a_digest():

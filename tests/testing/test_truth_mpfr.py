@@ -13,7 +13,7 @@ import pytest
 from oracles.truth_tables import FLAGS, entry
 
 import floatsim as fs
-from floatsim.testing.truth import TRUTH_TABLES, stored_digests
+from floatsim.testing.vectors.truth_tables import TRUTH_TABLES, stored_digests
 from tests.marks import cases
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import floatsim as fs
-from floatsim.testing.dot_unit import Unit, named_unit
-from floatsim.testing.inputs import Inputs, input_set
+from floatsim.testing.vectors.dot_inputs import Inputs, input_set
+from floatsim.testing.vectors.dot_unit import Unit, named_unit
 
 HERE = Path(__file__).parent
 PAIRS = (("E4M3", "E4M3"), ("E4M3", "E5M2"), ("E5M2", "E4M3"), ("E5M2", "E5M2"))

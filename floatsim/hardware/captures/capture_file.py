@@ -32,9 +32,9 @@ from floatsim.hardware.comparison import FIRST, Comparison, compare_codes, compa
 from floatsim.hardware.scalars import expected_results, operands_of
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.instructions import Scales
-from floatsim.testing.dot_unit import ScaleCodes, Unit, named_unit
-from floatsim.testing.inputs import GENERATOR, Inputs, digest_of, input_set
-from floatsim.testing.scalar_inputs import ARITY, SCALAR_GENERATOR
+from floatsim.testing.vectors.dot_inputs import GENERATOR, Inputs, digest_of, input_set
+from floatsim.testing.vectors.dot_unit import ScaleCodes, Unit, named_unit
+from floatsim.testing.vectors.scalar_inputs import ARITY, SCALAR_GENERATOR
 
 __all__ = [
     "FORMAT", "AnyCapture", "Capture", "ScalarCapture", "capture_files", "read_captures", "read_single_capture",

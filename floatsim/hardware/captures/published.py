@@ -26,8 +26,8 @@ import numpy as np
 from floatsim._types import Codes
 from floatsim.arrays.array.conversion import decode, encode
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, FloatFormat
-from floatsim.testing.dot_unit import Unit, named_unit
-from floatsim.testing.inputs import Inputs
+from floatsim.testing.vectors.dot_inputs import Inputs
+from floatsim.testing.vectors.dot_unit import Unit, named_unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,7 +24,7 @@ from floatsim.hardware.protocol import Compiled, OwnUnits, error_text
 from floatsim.hardware.session import Operation, Question
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
-from floatsim.testing.inputs import ROWS, Inputs
+from floatsim.testing.vectors.dot_inputs import ROWS, Inputs
 
 __all__ = ["capture"]
 

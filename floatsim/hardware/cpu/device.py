@@ -18,7 +18,7 @@ from floatsim.hardware.cpu.instructions import DOTS, CpuDot
 from floatsim.hardware.cpu.loops import run_dot, text_of
 from floatsim.hardware.cpu.support import why_not
 from floatsim.hardware.protocol import DeviceIdentity
-from floatsim.testing.dot_unit import Unit
+from floatsim.testing.vectors.dot_unit import Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

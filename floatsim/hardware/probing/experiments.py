@@ -23,7 +23,7 @@ from floatsim.formats import FP16, FP32, FP64, FloatFormat
 from floatsim.formats.rounding import INEXACT, Rounding, RoundingAttributes
 from floatsim.reference import Kind, decode, from_fraction, round_pack
 from floatsim.tensorcore.instructions import E8M13, Scales
-from floatsim.testing.dot_unit import DotProducts, ScaleCodes
+from floatsim.testing.vectors.dot_unit import DotProducts, ScaleCodes
 
 __all__ = [
     "INF", "Bench", "C", "Row", "Tree", "chain_blocks", "check_simple_sums", "exact_code", "grid_format",

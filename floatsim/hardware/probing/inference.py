@@ -57,7 +57,7 @@ def read_model(bench: Bench) -> tuple[Observation, ...]:
     """Measure all parameters of the model of the callable under test.
 
     >>> import floatsim as fs
-    >>> from floatsim.testing.dot_unit import named_unit
+    >>> from floatsim.testing.vectors.dot_unit import named_unit
     >>> unit = named_unit("ampere", "mma.m16n8k16", fs.FP16, fs.FP16)
     >>> [str(each) for each in read_model(Bench(unit.dots, fs.FP16, fs.FP16, fs.FP32, 16))[:4]]
     ['repeat', '8', '0-7, 8-15', 'with the first block']

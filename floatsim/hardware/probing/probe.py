@@ -19,7 +19,7 @@ from floatsim.formats import FP16, FormatLike, as_format
 from floatsim.formats.rounding import Rounding
 from floatsim.hardware.probing.experiments import Bench, check_simple_sums
 from floatsim.hardware.probing.inference import Observation, read_model, text_of
-from floatsim.testing.dot_unit import DotProducts, Unit, units
+from floatsim.testing.vectors.dot_unit import DotProducts, Unit, units
 
 if TYPE_CHECKING:
     from floatsim.tensorcore.instructions import Scales
@@ -180,7 +180,7 @@ def probe_dots(
     Examples
     --------
     >>> import floatsim as fs
-    >>> from floatsim.testing.dot_unit import named_unit
+    >>> from floatsim.testing.vectors.dot_unit import named_unit
     >>> unit = named_unit("volta", None, fs.FP16, fs.FP16)
     >>> found = probe_dots(unit.dots, "fp16", k=4, against=unit)
     >>> found["terms"], found["fraction bits"], found["least exponent"]

@@ -19,7 +19,7 @@ from floatsim.formats import FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.quantization import IntegerFormat, LookupFormat, Quantized, Scheme, quantize_blocks
 from floatsim.quantization.scheme import FACTORS, RULES, layout
-from floatsim.testing.conversion_faults import nibbles_swapped
+from floatsim.testing.compare.conversion_faults import nibbles_swapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

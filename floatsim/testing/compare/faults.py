@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.testing.products import Product
+from floatsim.testing.compare.product import Product
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def explain_product(product: Product, actual: FloatArray, differs: NDArray[np.bo
 
     >>> import numpy as np
     >>> import floatsim as fs
-    >>> from floatsim.testing.products import product_of
+    >>> from floatsim.testing.compare.product import product_of
     >>> rng = np.random.default_rng(0)
     >>> a, b = fs.array(rng.standard_normal((4, 32)), "bf16"), fs.array(rng.standard_normal((32, 4)), "bf16")
     >>> cut = a.copy()

@@ -11,7 +11,7 @@ import numpy as np
 from floatsim.arrays.array.conversion import as_float_array, encode
 from floatsim.arrays.array.float_array import wrap
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.testing.operands import as_operand_formats, as_shape
+from floatsim.testing.compare.operands import as_operand_formats, as_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,12 +17,12 @@ from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, TininessLike
 from floatsim.quantization import IntegerFormat, LookupFormat, Quantized, Scheme, as_scheme
 from floatsim.quantization.scheme import SCHEMES, SchemeLike
-from floatsim.testing.block_faults import BlockConversion, explain_blocks, of_blocks
-from floatsim.testing.conversion_faults import Conversion, explain_conversion
-from floatsim.testing.explanations import OF_STORAGE, explain_arrays
-from floatsim.testing.operands import in_format
-from floatsim.testing.recording import checked
-from floatsim.testing.report import Report, differing, report_of
+from floatsim.testing.compare.block_faults import BlockConversion, explain_blocks, of_blocks
+from floatsim.testing.compare.conversion_faults import Conversion, explain_conversion
+from floatsim.testing.compare.listeners import checked
+from floatsim.testing.compare.operands import in_format
+from floatsim.testing.compare.patterns import OF_STORAGE, explain_arrays
+from floatsim.testing.compare.report import Report, differing, report_of
 
 __all__ = ["assert_conversion", "compare_conversion"]
 

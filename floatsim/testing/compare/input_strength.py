@@ -10,8 +10,8 @@ import numpy as np
 
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.testing.products import Product
-from floatsim.testing.vocabulary import brief, neighbours
+from floatsim.testing.compare.descriptions import brief, neighbours
+from floatsim.testing.compare.product import Product
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def input_strength(
 
     >>> import numpy as np
     >>> import floatsim as fs
-    >>> from floatsim.testing.products import product_of
+    >>> from floatsim.testing.compare.product import product_of
     >>> product = product_of(fs.array(np.ones((2, 8)), "bf16"), fs.array(np.ones((8, 2)), "bf16"), None, "fp32")
     >>> "pairwise(fp32)" in input_strength(product, product.result()).same
     True

@@ -2,7 +2,7 @@
 
 Random words rarely decide a rounding: 2^20 of them contain 0 to 67 that tell two rounding modes apart. The vectors
 therefore hold the midpoints between neighbouring codes of the result. The generator of random numbers is in
-`floatsim.testing.inputs`. A change of this file that changes a set must increase `SCALAR_GENERATOR`.
+`floatsim.testing.vectors.dot_inputs`. A change of this file that changes a set must increase `SCALAR_GENERATOR`.
 Captures store it, and the SHA-256 of their inputs.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from floatsim._types import Codes
 from floatsim.arrays.array.conversion import decode, encode
 from floatsim.formats import FP64, FloatFormat
-from floatsim.testing.inputs import Draws
+from floatsim.testing.vectors.dot_inputs import Draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ import numpy as np
 from floatsim._types import Codes
 from floatsim.arrays.array.conversion import encode
 from floatsim.formats import FloatFormat
-from floatsim.testing.dot_unit import ScaleCodes, Unit
+from floatsim.testing.vectors.dot_unit import ScaleCodes, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
     Examples
     --------
     >>> import floatsim as fs
-    >>> from floatsim.testing.dot_unit import named_unit
+    >>> from floatsim.testing.vectors.dot_unit import named_unit
     >>> x = input_set(named_unit("ampere", "mma.m16n8k8", fs.FP16, fs.FP16), rows=100)
     >>> x.a.shape, x.digest[:16]
     ((100, 8), '9754cab28801c381')

@@ -18,7 +18,7 @@ from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add
 from floatsim.formats import FP16, FP32, FloatFormat
-from floatsim.testing.products import Product
+from floatsim.testing.compare.product import Product
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

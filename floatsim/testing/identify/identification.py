@@ -14,13 +14,13 @@ from floatsim.arrays.array.conversion import as_float_array, convert
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.torch_jax import to_jax, to_torch
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.testing.candidates import orders_with_tree, variants
-from floatsim.testing.fused_terms import fused_terms
-from floatsim.testing.kernel_inputs import HardInputs, hard_inputs
-from floatsim.testing.location import locate
-from floatsim.testing.order_trees import same_sum
-from floatsim.testing.products import Product, product_of
-from floatsim.testing.tree_search import (
+from floatsim.testing.compare.descriptions import brief, stepping_units, vocabulary
+from floatsim.testing.compare.location import locate
+from floatsim.testing.compare.product import Product, product_of
+from floatsim.testing.identify.candidates import orders_with_tree, variants
+from floatsim.testing.identify.fused_terms import fused_terms
+from floatsim.testing.identify.order_trees import same_sum
+from floatsim.testing.identify.tree_search import (
     Meetings,
     find_meetings,
     normal_probe_for,
@@ -28,7 +28,7 @@ from floatsim.testing.tree_search import (
     reads_as_zero,
     widest_probe_for,
 )
-from floatsim.testing.vocabulary import brief, stepping_units, vocabulary
+from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,7 +189,7 @@ def identify(
     c : array_like, optional
         The accumulator at the start; not with a callable.
     more : sequence of accumulations or texts
-        Descriptions to try beside the vocabulary, `floatsim.testing.vocabulary`.
+        Descriptions to try beside the vocabulary, `floatsim.testing.compare.descriptions`.
     seed : int
         The seed of the chosen inputs.
 

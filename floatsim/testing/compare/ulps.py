@@ -8,7 +8,7 @@ from typing import Any
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.distances import Distances, count_distances
 from floatsim.formats import FloatFormat, FormatLike
-from floatsim.testing.operands import read_pair
+from floatsim.testing.compare.operands import read_pair
 
 __all__ = ["UlpStats", "stats_of", "ulp_stats"]
 

@@ -18,7 +18,7 @@ from floatsim.arrays.array.float_array import wrap
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import OverflowLike
-from floatsim.testing.operands import as_operand_formats, as_shape, operand_format
+from floatsim.testing.compare.operands import as_operand_formats, as_shape, operand_format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

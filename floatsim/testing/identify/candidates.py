@@ -12,9 +12,9 @@ import numpy as np
 from floatsim.accumulation import Accumulation, parse
 from floatsim.accumulation.tree_shape import TreeShape, as_tree_shape
 from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.testing.order_trees import meeting_sizes, tree_of
-from floatsim.testing.tree_search import Meetings
-from floatsim.testing.vocabulary import ORDERS
+from floatsim.testing.compare.descriptions import ORDERS
+from floatsim.testing.identify.order_trees import meeting_sizes, tree_of
+from floatsim.testing.identify.tree_search import Meetings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

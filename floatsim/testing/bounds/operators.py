@@ -18,7 +18,7 @@ from floatsim.arrays.array.conversion import as_float_array
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, as_real
 from floatsim.formats.value_sets import TermRange
-from floatsim.testing.bounds import ErrorBound, Path, path_of, spread, step
+from floatsim.testing.bounds.bounds import ErrorBound, Path, path_of, spread, step
 
 __all__ = ["attention_bound", "softmax_bound"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.formats import FP32, FloatFormat
-from floatsim.testing.tree_search import Meetings
+from floatsim.testing.identify.tree_search import Meetings
 
 __all__ = ["fused_terms"]
 
@@ -27,7 +27,7 @@ def fused_terms(
     is added to 0, and so it is rounded.
 
     >>> import floatsim as fs
-    >>> from floatsim.testing.tree_search import Meetings
+    >>> from floatsim.testing.identify.tree_search import Meetings
     >>> def kernel(a, b):
     ...     return np.asarray(fs.matmul(fs.array(a, "fp32"), fs.array(b, "fp32"), accumulate="sequential(fp32, fused)"))
     >>> i, j = np.triu_indices(4, 1)

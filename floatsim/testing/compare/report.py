@@ -14,10 +14,10 @@ from floatsim._lazy import plot_function
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.comparison import isnan
 from floatsim.arrays.elementwise.ulps import ulp_distance
-from floatsim.testing.discrimination import Strength, strength_line
-from floatsim.testing.explanations import explain_arrays
-from floatsim.testing.location import Place, locate
-from floatsim.testing.ulps import UlpStats, stats_of
+from floatsim.testing.compare.input_strength import Strength, strength_line
+from floatsim.testing.compare.location import Place, locate
+from floatsim.testing.compare.patterns import explain_arrays
+from floatsim.testing.compare.ulps import UlpStats, stats_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ import numpy as np
 
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.testing.bounds import ErrorBound
-from floatsim.testing.location import Place, locate
+from floatsim.testing.bounds.bounds import ErrorBound
+from floatsim.testing.compare.location import Place, locate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,10 +14,10 @@ import numpy as np
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.formats import FP32
 from floatsim.testing.assertions import compare_arrays
-from floatsim.testing.check_strength import CheckStrength, strength
-from floatsim.testing.kernel_inputs import hard_inputs
-from floatsim.testing.metrics import calc_diff
-from floatsim.testing.products import product_of
+from floatsim.testing.compare.metrics import calc_diff
+from floatsim.testing.compare.product import product_of
+from floatsim.testing.strength.check_strength import CheckStrength, strength
+from floatsim.testing.vectors.product_inputs import hard_inputs
 
 __all__ = ["PUBLISHED", "Rule", "rate"]
 

@@ -66,15 +66,15 @@ from floatsim.tensorcore.instructions import (
     RoundedSteps,
     TwoHalves,
 )
-from floatsim.testing.compensated_bounds import (
+from floatsim.testing.bounds.compensated import (
     KAHAN,
     NEUMAIER,
     kahan_growth,
     neumaier_growth,
     sequential_growth,
 )
-from floatsim.testing.products import Product, product_of
-from floatsim.testing.vocabulary import brief
+from floatsim.testing.compare.descriptions import brief
+from floatsim.testing.compare.product import Product, product_of
 
 __all__ = [
     "DETERMINISTIC", "PROBABILISTIC", "ErrorBound", "Path", "error_bound", "growth", "path_of", "spread", "step",

@@ -12,9 +12,9 @@ import numpy as np
 from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.formats import FP64, FormatLike
-from floatsim.testing.mutations import MUTATIONS, Mutation
-from floatsim.testing.products import product_of
-from floatsim.testing.vocabulary import brief
+from floatsim.testing.compare.descriptions import brief
+from floatsim.testing.compare.product import product_of
+from floatsim.testing.strength.mutations import MUTATIONS, Mutation
 
 __all__ = ["CheckStrength", "strength"]
 

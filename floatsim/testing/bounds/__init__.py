@@ -1,0 +1,1 @@
+"""Bounds of the error of sums, products and operators."""

@@ -1,0 +1,1 @@
+"""Compare results: distances, reports, the patterns of known faults."""

@@ -1,0 +1,1 @@
+"""Find the description of a sum that a kernel computes."""

@@ -1,0 +1,1 @@
+"""The strength of a check: mutations, published checks, one product for each k."""

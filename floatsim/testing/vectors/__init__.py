@@ -1,0 +1,1 @@
+"""Test vectors: inputs of dot products, products and scalar operations; TestFloat; truth tables."""
