@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from floatsim.arrays.events.log import Log
-    from floatsim.training.monitors import GradientAgreement, TensorStatistics, UpdateStatistics
+    from floatsim.training.monitoring.statistics import GradientAgreement, TensorStatistics, UpdateStatistics
 
 __all__ = [
     "gradient_agreement", "gradient_norms", "loss_scale", "non_finite_map", "tensor_exponents", "tensor_trace",
@@ -425,7 +425,7 @@ def non_finite_map(log: Log, *, ax: Axes | None = None, title: str | None = None
     >>> fs.plot.non_finite_map(log).get_title()
     'layer0: multiply (call 0), overflow in 1 of 1 results'
     """
-    from floatsim.training.monitors import first_non_finite
+    from floatsim.training.monitoring.statistics import first_non_finite
 
     records = log.records()
     if not records:

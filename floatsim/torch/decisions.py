@@ -11,8 +11,8 @@ from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats.value_sets import contains
 from floatsim.operators.recipes import EVERY, Recipe
 from floatsim.operators.steps import OPERATORS
-from floatsim.training.operations import operation_of
-from floatsim.training.policy import Decision, Policy, widest
+from floatsim.training.policies.operations import operation_of
+from floatsim.training.policies.policy import Decision, Policy, widest
 
 __all__ = ["Resolved", "line", "recipe_of", "resolve"]
 

@@ -37,8 +37,8 @@ from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
 from floatsim.torch.unrounded import FACTORIES
-from floatsim.training.policies import POLICIES, PolicyLike, as_policy
-from floatsim.training.policy import Decision, Policy, widest
+from floatsim.training.policies.named import POLICIES, PolicyLike, as_policy
+from floatsim.training.policies.policy import Decision, Policy, widest
 
 __all__ = ["emulate"]
 

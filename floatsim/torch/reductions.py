@@ -14,7 +14,7 @@ from floatsim.arrays.elementwise.functions import exp, log
 from floatsim.arrays.sums.reductions import cumsum, prod
 from floatsim.operators.engine import count
 from floatsim.torch.call import Call, Handler
-from floatsim.training.operations import operation_of
+from floatsim.training.policies.operations import operation_of
 
 __all__ = ["REDUCTIONS"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from floatsim.training.records import Scaler, ScalingLike
-from floatsim.training.scaling import as_scaling
-from floatsim.training.tensor_scaling import DelayedScaling
+from floatsim.training.policies.rules import Scaler, ScalingLike
+from floatsim.training.scaling.methods import as_scaling
+from floatsim.training.scaling.tensor_scaling import DelayedScaling
 
 __all__ = ["Delayed", "start_scaling"]
 

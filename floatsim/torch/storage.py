@@ -17,8 +17,8 @@ from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import Scheme
 from floatsim.torch.modules import parameter_names
 from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
-from floatsim.training.policy import Policy
-from floatsim.training.storage import store
+from floatsim.training.policies.policy import Policy
+from floatsim.training.policies.storage import store
 
 __all__ = ["OPTIMIZER", "Storage"]
 

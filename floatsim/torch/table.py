@@ -20,9 +20,9 @@ from floatsim.torch.recurrent import RECURRENT
 from floatsim.torch.reductions import REDUCTIONS
 from floatsim.torch.scatter import SCATTER
 from floatsim.torch.unrounded import UNROUNDED, VIEWS
-from floatsim.training.operations import OPERATIONS, known_names, matches, operation_names, operation_of
-from floatsim.training.policies import POLICIES
-from floatsim.training.policy import Policy
+from floatsim.training.policies.named import POLICIES
+from floatsim.training.policies.operations import OPERATIONS, known_names, matches, operation_names, operation_of
+from floatsim.training.policies.policy import Policy
 
 __all__ = ["TABLE", "Entry", "base_name", "check_rules", "entry_of"]
 

@@ -15,32 +15,32 @@ from __future__ import annotations
 from floatsim._lazy import lazy_exports
 
 _HOMES = {
-    ".arithmetic": "Arithmetic",
-    ".data": "Data digits_data",
-    ".execution": "Execution",
-    ".gradients": "accumulate_gradients clip_by_global_norm global_norm shrink_embedding shrink_gradient",
-    ".layer_loss_scales": "LayerLossScales",
+    ".policies.arithmetic": "Arithmetic",
+    ".networks.data": "Data digits_data",
+    ".networks.execution": "Execution",
+    ".optimizers.gradients": "accumulate_gradients clip_by_global_norm global_norm shrink_embedding shrink_gradient",
+    ".scaling.layer_loss_scales": "LayerLossScales",
     ".loop": "Trainer compare_policies train",
-    ".loss_scaling": (
+    ".scaling.loss_scaling": (
         "ApexLossScaler DeepSpeedLossScaler GradScaler KerasLossScaler LossScaler StaticLossScaler as_loss_scaler "
         "overflowed replay"
     ),
-    ".networks": "Network as_network mlp small_cnn transformer_block",
-    ".operations": "OPERATIONS operation_names",
-    ".optimizers": "Adam AdamW OPTIMIZERS Optimizer RMSProp SGD as_optimizer",
-    ".storage": "DYNAMIC8 DYNAMIC8_UNSIGNED as_storage",
-    ".policy": "Policy",
-    ".records": "Gemm Op SCALINGS Scaler Scaling",
-    ".policies": "POLICIES POLICY_ALIASES POLICY_MODIFIERS as_policy",
+    ".networks.networks": "Network as_network mlp small_cnn transformer_block",
+    ".policies.operations": "OPERATIONS operation_names",
+    ".optimizers.optimizers": "Adam AdamW OPTIMIZERS Optimizer RMSProp SGD as_optimizer",
+    ".policies.storage": "DYNAMIC8 DYNAMIC8_UNSIGNED as_storage",
+    ".policies.policy": "Policy",
+    ".policies.rules": "Gemm Op SCALINGS Scaler Scaling",
+    ".policies.named": "POLICIES POLICY_ALIASES POLICY_MODIFIERS as_policy",
     ".collectives.ring": "all_reduce reduce_scatter ring_chunks",
     ".collectives.averaging": "REDUCTIONS GradientReduction MixedPrecision fsdp_divide_factors reduce_gradients",
     ".collectives.compression": "PowerSGD RandomK TopK compressed_all_reduce fp8_all_reduce",
-    ".tensor_scaling": "CurrentScaling DelayedScaling current_scale",
-    ".scaling": "SCALING_METHODS BlockScaling MXScaling NVFP4Scaling as_scaling",
+    ".scaling.tensor_scaling": "CurrentScaling DelayedScaling current_scale",
+    ".scaling.methods": "SCALING_METHODS BlockScaling MXScaling NVFP4Scaling as_scaling",
     ".memory": "TransformerShape memory_table",
-    ".monitor": "Monitor",
-    ".monitors": "first_non_finite gradient_agreement tensor_statistics update_statistics",
-    ".recommendation": "recommend_format",
-    ".spikes": "SpikePolicy SpikeState skipped_batches",
+    ".monitoring.monitor": "Monitor",
+    ".monitoring.statistics": "first_non_finite gradient_agreement tensor_statistics update_statistics",
+    ".scaling.recommendation": "recommend_format",
+    ".monitoring.spikes": "SpikePolicy SpikeState skipped_batches",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -17,16 +17,16 @@ from floatsim.arrays.array.conversion import array, convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import FP32, FP64
 from floatsim.formats._validation import as_index, as_real, with_keyword_hints
-from floatsim.training.data import Data, digits_data
-from floatsim.training.execution import BadValue, Execution, has_special_values
-from floatsim.training.gradients import accumulate_gradients, clip_by_global_norm
-from floatsim.training.loss_scaling import LossScaler, StaticLossScaler, as_loss_scaler, as_positive
-from floatsim.training.monitor import Monitor, MonitoredStep
-from floatsim.training.networks import Network, as_network
-from floatsim.training.optimizers import Optimizer, as_optimizer
-from floatsim.training.policies import PolicyLike, as_policy
-from floatsim.training.rounding import nearest
-from floatsim.training.storage import store
+from floatsim.training.monitoring.monitor import Monitor, MonitoredStep
+from floatsim.training.networks.data import Data, digits_data
+from floatsim.training.networks.execution import BadValue, Execution, has_special_values
+from floatsim.training.networks.networks import Network, as_network
+from floatsim.training.optimizers.gradients import accumulate_gradients, clip_by_global_norm
+from floatsim.training.optimizers.optimizers import Optimizer, as_optimizer
+from floatsim.training.policies.conversions import nearest
+from floatsim.training.policies.named import PolicyLike, as_policy
+from floatsim.training.policies.storage import store
+from floatsim.training.scaling.loss_scaling import LossScaler, StaticLossScaler, as_loss_scaler, as_positive
 
 __all__ = ["Comparison", "Epoch", "Event", "Trainer", "TrainingRun", "compare_policies", "train"]
 

@@ -10,9 +10,9 @@ import pytest
 import floatsim as fs
 from floatsim import training
 from floatsim.training import OPERATIONS, POLICIES, Gemm, Op, Policy, as_policy
-from floatsim.training.policies import POLICY_MODIFIERS
-from floatsim.training.policy import Decision, widest
-from floatsim.training.records import SCALINGS
+from floatsim.training.policies.named import POLICY_MODIFIERS
+from floatsim.training.policies.policy import Decision, widest
+from floatsim.training.policies.rules import SCALINGS
 
 AUTOCAST_FLOAT32 = "softmax layer_norm cross_entropy log_softmax sum norm pow exp group_norm cumsum mse_loss prod"
 AUTOCAST_HALF = "linear mm bmm addmm matmul conv2d conv_transpose1d LSTMCell GRUCell RNNCell baddbmm prelu"

@@ -18,7 +18,7 @@ from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import as_name
 from floatsim.training.collectives.ring import all_reduce
 from floatsim.training.collectives.wire import as_messages, read_ranks
-from floatsim.training.rounding import nearest, plain
+from floatsim.training.policies.conversions import nearest, plain
 
 __all__ = [
     "DIVISIONS", "REDUCTIONS", "GradientReduction", "MixedPrecision", "as_reduction", "fsdp_divide_factors",

@@ -21,8 +21,8 @@ from floatsim.quantization.scales import number
 from floatsim.reference.random import split_seeds
 from floatsim.training.collectives.ring import Chunk, all_reduce, ring_chunks
 from floatsim.training.collectives.wire import as_messages, read_ranks
-from floatsim.training.rounding import nearest
-from floatsim.training.tensor_scaling import current_scale
+from floatsim.training.policies.conversions import nearest
+from floatsim.training.scaling.tensor_scaling import current_scale
 
 __all__ = ["CompressionState", "PowerSGD", "RandomK", "TopK", "compressed_all_reduce", "fp8_all_reduce"]
 

@@ -16,7 +16,7 @@ from floatsim.formats import FP16, FP32, FP64, FloatFormat, FormatLike, as_forma
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scales import number
-from floatsim.training.rounding import NEAREST, nearest, to_format
+from floatsim.training.policies.conversions import NEAREST, nearest, to_format
 
 __all__ = ["NARROW_BITS", "Wire", "as_messages", "read_ranks"]
 

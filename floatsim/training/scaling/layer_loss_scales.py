@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.training.loss_scaling import Gradients, LossScaler, StaticLossScaler
-from floatsim.training.operations import matches
+from floatsim.training.policies.operations import matches
+from floatsim.training.scaling.loss_scaling import Gradients, LossScaler, StaticLossScaler
 
 __all__ = ["LayerLossScales"]
 

@@ -19,8 +19,8 @@ from floatsim.formats._validation import as_flag, as_index, as_real, with_keywor
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import Scheme, as_name
-from floatsim.training.records import StatelessScaler, check_product, checked_format
-from floatsim.training.rounding import nearest, plain
+from floatsim.training.policies.conversions import nearest, plain
+from floatsim.training.policies.rules import StatelessScaler, check_product, checked_format
 
 __all__ = [
     "AMAX_ALGORITHMS", "CurrentScaling", "DelayedScaling", "DelayedState", "amax_of", "current_scale",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.training.execution import Execution
+from floatsim.training.networks.execution import Execution
 
 __all__ = [
     "Attention", "Block", "Convolution", "Flatten", "Layer", "LayerNorm", "Linear", "MaxPool", "Relu", "Tensors",

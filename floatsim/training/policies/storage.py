@@ -15,7 +15,7 @@ from floatsim.quantization import lookup
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_scheme
-from floatsim.training.records import checked_format
+from floatsim.training.policies.rules import checked_format
 
 __all__ = ["DYNAMIC8", "DYNAMIC8_UNSIGNED", "Storage", "as_storage", "store", "unsigned"]
 

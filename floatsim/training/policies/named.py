@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from floatsim.formats._validation import name_hint
-from floatsim.training.policy import Policy
-from floatsim.training.records import WIDEST, Gemm, Op
+from floatsim.training.policies.policy import Policy
+from floatsim.training.policies.rules import WIDEST, Gemm, Op
 
 __all__ = ["POLICIES", "POLICY_ALIASES", "POLICY_MODIFIERS", "PolicyLike", "as_policy"]
 

@@ -19,9 +19,9 @@ from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import SchemeLike
-from floatsim.training.arithmetic import ROUNDINGS
-from floatsim.training.operations import known_names, matches, operation_names, operation_of
-from floatsim.training.records import (
+from floatsim.training.policies.arithmetic import ROUNDINGS
+from floatsim.training.policies.operations import known_names, matches, operation_names, operation_of
+from floatsim.training.policies.rules import (
     SAME,
     WIDEST,
     Gemm,
@@ -34,7 +34,7 @@ from floatsim.training.records import (
     checked_format,
     set_fields,
 )  # fmt: skip
-from floatsim.training.storage import Storage, as_storage
+from floatsim.training.policies.storage import Storage, as_storage
 
 __all__ = ["Decision", "Policy", "widest"]
 
@@ -171,7 +171,7 @@ class Policy:
         The rounding mode of the update of stored weights.
     update : str
         Where the optimizer rounds: "line", "operation" or "step", as in
-        `floatsim.training.arithmetic.Arithmetic`.
+        `floatsim.training.policies.arithmetic.Arithmetic`.
     loss_scale : float or str
         The loss scaling that belongs to the policy: a number, or "dynamic".
     seed : int

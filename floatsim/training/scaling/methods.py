@@ -2,7 +2,7 @@
 
 A method is immutable. `start(seed)` returns a scaler, the state of one run: `matmul` scales, rounds and multiplies two
 operands, and `finish_step` ends a training step. The protocols `Scaling` and `Scaler` are in
-`floatsim.training.records`.
+`floatsim.training.policies.rules`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from floatsim.quantization.products import ORDERS, scaled_matmul
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
-from floatsim.training.records import Scaling, ScalingLike, StatelessScaler, check_product
-from floatsim.training.rounding import nearest, plain
-from floatsim.training.tensor_scaling import CurrentScaling, DelayedScaling
+from floatsim.training.policies.conversions import nearest, plain
+from floatsim.training.policies.rules import Scaling, ScalingLike, StatelessScaler, check_product
+from floatsim.training.scaling.tensor_scaling import CurrentScaling, DelayedScaling
 
 __all__ = [
     "SCALING_METHODS", "BlockScaler", "BlockScaling", "MXScaler", "MXScaling", "NVFP4Scaler", "NVFP4Scaling",

@@ -16,9 +16,9 @@ from floatsim.arrays.sums.reductions import norm
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_real, name_hint
 from floatsim.formats.value_sets import contains
-from floatsim.training.loss_scaling import Gradients, as_positive
-from floatsim.training.operations import matches
-from floatsim.training.rounding import as_tensor, check_tensors, inside_format, nearest_number
+from floatsim.training.policies.conversions import as_tensor, check_tensors, inside_format, nearest_number
+from floatsim.training.policies.operations import matches
+from floatsim.training.scaling.loss_scaling import Gradients, as_positive
 
 __all__ = [
     "Clipped", "accumulate_gradients", "clip_by_global_norm", "global_norm", "shrink_embedding", "shrink_gradient",

@@ -17,9 +17,8 @@ from floatsim.arrays.array.types import Floats
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_formats
 from floatsim.formats._validation import as_index
 from floatsim.quantization.scheme import as_name
-from floatsim.training.execution import Execution
-from floatsim.training.layers import Tensors
-from floatsim.training.monitors import (
+from floatsim.training.monitoring.spikes import SpikePolicy, SpikeState
+from floatsim.training.monitoring.statistics import (
     DEFAULT_FORMATS,
     GradientAgreement,
     TensorStatistics,
@@ -28,10 +27,11 @@ from floatsim.training.monitors import (
     tensor_statistics,
     update_statistics,
 )
-from floatsim.training.networks import Network
-from floatsim.training.optimizers import Optimizer
-from floatsim.training.policies import PolicyLike, as_policy
-from floatsim.training.spikes import SpikePolicy, SpikeState
+from floatsim.training.networks.execution import Execution
+from floatsim.training.networks.layers import Tensors
+from floatsim.training.networks.networks import Network
+from floatsim.training.optimizers.optimizers import Optimizer
+from floatsim.training.policies.named import PolicyLike, as_policy
 
 __all__ = ["Monitor", "MonitoredStep"]
 

@@ -19,9 +19,9 @@ from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
-from floatsim.training.arithmetic import ROUNDINGS, Arithmetic
-from floatsim.training.rounding import check_tensors, nearest_number
-from floatsim.training.storage import Storage, as_storage, store, unsigned
+from floatsim.training.policies.arithmetic import ROUNDINGS, Arithmetic
+from floatsim.training.policies.conversions import check_tensors, nearest_number
+from floatsim.training.policies.storage import Storage, as_storage, store, unsigned
 
 __all__ = ["OPTIMIZERS", "SGD", "Adam", "AdamW", "Optimizer", "RMSProp", "as_optimizer"]
 
@@ -83,7 +83,7 @@ class Optimizer:
         The rounding mode of a changed weight. Stochastic rounding draws new numbers in each step.
     rounding : str
         Where lines are rounded: "line", "operation" or "step".
-        `floatsim.training.arithmetic.Arithmetic` defines them.
+        `floatsim.training.policies.arithmetic.Arithmetic` defines them.
         With a `weight_rounding` other than "ties_to_even", the change of a weight is as in "step": it is computed in
         FP32, and the weight is rounded when it is stored. If the weight is stored in the format of the computation, the
         last operation has the mode.

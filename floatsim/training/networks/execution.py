@@ -20,11 +20,11 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.operators.recipes import Recipe
 from floatsim.operators.steps import operator_steps
-from floatsim.training.operations import operation_of
-from floatsim.training.policies import PolicyLike, as_policy
-from floatsim.training.policy import Decision
-from floatsim.training.records import Scaler
-from floatsim.training.scaling import as_scaling
+from floatsim.training.policies.named import PolicyLike, as_policy
+from floatsim.training.policies.operations import operation_of
+from floatsim.training.policies.policy import Decision
+from floatsim.training.policies.rules import Scaler
+from floatsim.training.scaling.methods import as_scaling
 
 __all__ = ["BadValue", "Execution", "TraceRow", "has_special_values", "recipe_of"]
 

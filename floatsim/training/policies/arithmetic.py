@@ -11,7 +11,7 @@ from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, sqrt, subtract
 from floatsim.formats import FloatFormat
-from floatsim.training.rounding import inside_format, nearest_number
+from floatsim.training.policies.conversions import inside_format, nearest_number
 
 __all__ = ["ROUNDINGS", "Arithmetic"]
 

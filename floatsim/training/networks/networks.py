@@ -14,9 +14,8 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import multiply
 from floatsim.formats import FP32, FormatLike
 from floatsim.formats._validation import as_index, name_hint
-from floatsim.training.execution import Execution
-from floatsim.training.layer_loss_scales import LayerLossScales
-from floatsim.training.layers import (
+from floatsim.training.networks.execution import Execution
+from floatsim.training.networks.layers import (
     Attention,
     Block,
     Convolution,
@@ -28,8 +27,9 @@ from floatsim.training.layers import (
     Relu,
     Tensors,
 )
-from floatsim.training.policy import Policy
-from floatsim.training.storage import store
+from floatsim.training.policies.policy import Policy
+from floatsim.training.policies.storage import store
+from floatsim.training.scaling.layer_loss_scales import LayerLossScales
 
 __all__ = ["Network", "Pass", "as_network", "mlp", "small_cnn", "transformer_block"]
 

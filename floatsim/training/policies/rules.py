@@ -38,7 +38,7 @@ WIDEST = "widest"
 """The format that contains those of all operands: FP32 for FP16 and BF16."""
 
 SCALINGS = ("current", "delayed", "te_block", "deepseek", "deepgemm", "mx", "te_mx", "nvfp4")
-"""The names of scaling methods. `floatsim.training.scaling` defines them."""
+"""The names of scaling methods. `floatsim.training.scaling.methods` defines them."""
 
 Role: TypeAlias = Literal["input", "weight", "gradient"]
 Product: TypeAlias = Literal["forward", "input_gradient", "weight_gradient"]

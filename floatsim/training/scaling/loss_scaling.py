@@ -16,7 +16,7 @@ from floatsim.arrays.elementwise.comparison import isfinite
 from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import FP16, FP32
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint
-from floatsim.training.rounding import check_tensors, inside_format
+from floatsim.training.policies.conversions import check_tensors, inside_format
 
 __all__ = [
     "ApexLossScaler", "DeepSpeedLossScaler", "GradScaler", "Gradients", "KerasLossScaler", "LossScaleStep",

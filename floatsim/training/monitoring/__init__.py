@@ -1,0 +1,1 @@
+"""Monitors of a training run: statistics, first non-finite values, spikes."""

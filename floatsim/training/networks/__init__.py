@@ -1,0 +1,1 @@
+"""Small networks, their layers, their execution under a policy, and their data."""

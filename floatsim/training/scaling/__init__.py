@@ -1,0 +1,1 @@
+"""Scales of losses and tensors."""
