@@ -18,24 +18,23 @@ from floatsim._lazy import lazy_exports
 _HOMES = {
     ".steps": "OPERATORS OperatorSteps operator_steps",
     ".recipes": "RECIPES Recipe as_recipe",
-    ".probabilities": "cross_entropy log_softmax softmax",
+    ".softmax": "cross_entropy log_softmax softmax",
     ".norms": "BatchNorm batch_norm layer_norm rms_norm",
-    ".layers": "linear residual_add",
-    ".scaled_dot_product": "attention",
+    ".linear": "linear residual_add",
+    ".attention": "attention",
     ".convolution": "avg_pool conv2d embedding max_pool",
     ".activations": "gelu relu sigmoid silu softplus tanh",
     ".cells": "LSTMState gru_cell lstm_cell rnn_cell",
-    ".backward": (
-        "AttentionGradients LinearGradients NormGradients ResidualGradients attention_backward batch_norm_backward "
-        "cross_entropy_backward layer_norm_backward linear_backward log_softmax_backward residual_add_backward "
-        "rms_norm_backward softmax_backward"
-    ),
+    ".attention_backward": "AttentionGradients attention_backward",
+    ".linear_backward": "LinearGradients ResidualGradients linear_backward residual_add_backward",
+    ".norms_backward": "NormGradients batch_norm_backward layer_norm_backward rms_norm_backward",
+    ".softmax_backward": "cross_entropy_backward log_softmax_backward softmax_backward",
     ".activations_backward": (
         "gelu_backward relu_backward sigmoid_backward silu_backward softplus_backward tanh_backward"
     ),
     ".convolution_backward": "avg_pool_backward conv2d_backward embedding_backward max_pool_backward",
     ".cells_backward": "CellGradients gru_cell_backward lstm_cell_backward rnn_cell_backward",
-    ".network": "mlp",
+    ".mlp": "mlp",
     ".errors": "RecipeRow RecipeTable Sensitivity SensitivityRow recipe_table",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise import functions
 from floatsim.arrays.elementwise.arithmetic import add, divide, maximum, multiply
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "denominator", "erf_of_gelu", "gelu", "relu", "sigmoid", "silu", "softplus", "tanh", "tanh_of_gelu", "times",

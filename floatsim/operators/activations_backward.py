@@ -12,7 +12,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise import functions
 from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
 from floatsim.operators.activations import denominator, erf_of_gelu, tanh_of_gelu, times
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "gelu_backward", "relu_backward", "sigmoid_backward", "silu_backward", "softplus_backward", "tanh_backward",

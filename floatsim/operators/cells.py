@@ -9,7 +9,7 @@ import numpy as np
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, multiply, subtract
 from floatsim.arrays.elementwise.functions import sigmoid, tanh
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = [
     "GRUSteps", "LSTMState", "LSTMSteps", "PreActivations", "gru_cell", "gru_steps", "lstm_cell", "lstm_steps",

@@ -10,7 +10,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, multiply, subtract
 from floatsim.operators.activations_backward import through_sigmoid, through_tanh
 from floatsim.operators.cells import PreActivations, gru_steps, lstm_steps, pre_activations, rnn_activation
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = ["CellGradients", "gru_cell_backward", "lstm_cell_backward", "rnn_cell_backward"]
 

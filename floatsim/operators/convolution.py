@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, divide
 from floatsim.formats._validation import as_index
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
     "avg_pool", "conv2d", "embedding", "flat_windows", "image", "max_pool", "pair", "table_rows", "window_rows",

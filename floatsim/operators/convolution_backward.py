@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import divide
 from floatsim.formats._validation import as_index
-from floatsim.operators.backward import LinearGradients
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 from floatsim.operators.convolution import image, pair, table_rows, window_rows, windows_of
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
+from floatsim.operators.linear_backward import LinearGradients
 
 __all__ = ["avg_pool_backward", "conv2d_backward", "embedding_backward", "max_pool_backward"]
 

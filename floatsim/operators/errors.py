@@ -39,19 +39,11 @@ from floatsim.operators.activations_backward import (
     softplus_backward,
     tanh_backward,
 )
-from floatsim.operators.backward import (
-    attention_backward,
-    batch_norm_backward,
-    cross_entropy_backward,
-    layer_norm_backward,
-    linear_backward,
-    log_softmax_backward,
-    residual_add_backward,
-    rms_norm_backward,
-    softmax_backward,
-)
+from floatsim.operators.attention import attention
+from floatsim.operators.attention_backward import attention_backward
 from floatsim.operators.cells import gru_cell, lstm_cell, rnn_cell
 from floatsim.operators.cells_backward import gru_cell_backward, lstm_cell_backward, rnn_cell_backward
+from floatsim.operators.computation import RecipeKeywords
 from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
 from floatsim.operators.convolution_backward import (
     avg_pool_backward,
@@ -59,12 +51,13 @@ from floatsim.operators.convolution_backward import (
     embedding_backward,
     max_pool_backward,
 )
-from floatsim.operators.engine import RecipeKeywords
-from floatsim.operators.layers import linear, residual_add
+from floatsim.operators.linear import linear, residual_add
+from floatsim.operators.linear_backward import linear_backward, residual_add_backward
 from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
-from floatsim.operators.probabilities import cross_entropy, log_softmax, softmax
+from floatsim.operators.norms_backward import batch_norm_backward, layer_norm_backward, rms_norm_backward
 from floatsim.operators.recipes import RECIPES, Recipe, RecipeLike, as_recipe
-from floatsim.operators.scaled_dot_product import attention
+from floatsim.operators.softmax import cross_entropy, log_softmax, softmax
+from floatsim.operators.softmax_backward import cross_entropy_backward, log_softmax_backward, softmax_backward
 from floatsim.operators.steps import operator_steps
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.elementwise.functions import rsqrt
 from floatsim.formats._validation import as_flag, as_real
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
     "BatchNorm", "batch_norm", "inverse_root", "layer_norm", "parameter", "rms_norm", "training_variant", "two_pass",

@@ -17,7 +17,7 @@ from floatsim.arrays.elementwise import functions as f
 from floatsim.arrays.elementwise.comparison import greater_equal, isnan, less_equal
 from floatsim.formats import BF16, FP16, FP64, FloatFormat
 from floatsim.operators import activations, activations_backward
-from floatsim.operators.engine import count
+from floatsim.operators.computation import count
 from floatsim.torch.call import Call, Handler, number
 
 __all__ = ["ELEMENTWISE"]

@@ -14,16 +14,11 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add, divide, multiply
 from floatsim.formats import FP64
 from floatsim.formats.value_sets import contains
-from floatsim.operators.backward import (
-    batch_norm_backward,
-    layer_norm_backward,
-    log_softmax_backward,
-    rms_norm_backward,
-    softmax_backward,
-)
-from floatsim.operators.engine import count
+from floatsim.operators.computation import count
 from floatsim.operators.norms import batch_norm, layer_norm, rms_norm
-from floatsim.operators.probabilities import log_softmax, softmax
+from floatsim.operators.norms_backward import batch_norm_backward, layer_norm_backward, rms_norm_backward
+from floatsim.operators.softmax import log_softmax, softmax
+from floatsim.operators.softmax_backward import log_softmax_backward, softmax_backward
 from floatsim.torch.call import Call, Handler
 from floatsim.torch.products import zeros
 from floatsim.torch.tensors import format_of_dtype, tensor_of

@@ -11,7 +11,7 @@ import torch
 
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import divide
-from floatsim.operators.engine import count
+from floatsim.operators.computation import count
 from floatsim.torch.call import Call, Handler
 from floatsim.torch.tensors import read, tensor_of
 from floatsim.torch.windows import Windows, adaptive_windows, flat_places, gathered, regular_windows

@@ -10,10 +10,11 @@ import torch
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add, multiply
 from floatsim.formats import FloatFormat
-from floatsim.operators.backward import attention_backward, softmax_backward
+from floatsim.operators.attention import attention
+from floatsim.operators.attention_backward import attention_backward
 from floatsim.operators.convolution_backward import embedding_backward
-from floatsim.operators.probabilities import softmax
-from floatsim.operators.scaled_dot_product import attention
+from floatsim.operators.softmax import softmax
+from floatsim.operators.softmax_backward import softmax_backward
 from floatsim.torch.call import Call, Handler, number
 from floatsim.torch.tensors import read
 

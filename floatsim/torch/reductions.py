@@ -12,7 +12,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, sqrt, subtract
 from floatsim.arrays.elementwise.functions import exp, log
 from floatsim.arrays.sums.reductions import cumsum, prod
-from floatsim.operators.engine import count
+from floatsim.operators.computation import count
 from floatsim.torch.call import Call, Handler
 from floatsim.training.policies.operations import operation_of
 

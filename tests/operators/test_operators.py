@@ -10,7 +10,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import operators as ops
-from floatsim.operators import engine
+from floatsim.operators import computation
 from tests.operators import plain
 
 pytestmark = pytest.mark.full
@@ -354,9 +354,9 @@ def test_every_operator_has_a_call():
 @cases
 def test_the_declared_steps_are_carried_out(operator, variant, monkeypatch):
     used = []
-    lookup = engine.Computation.format
+    lookup = computation.Computation.format
     monkeypatch.setattr(
-        engine.Computation, "format", lambda self, step, same=None: used.append(step) or lookup(self, step, same)
+        computation.Computation, "format", lambda self, step, same=None: used.append(step) or lookup(self, step, same)
     )
     calls()[operator](variant=variant)
     declared = ops.OPERATORS[operator].variants[variant]

@@ -13,7 +13,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.functions import exp, exp2, reciprocal
 from floatsim.formats._validation import as_flag, as_index, as_real
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
 __all__ = ["attention", "attention_mask", "attention_probabilities"]
 

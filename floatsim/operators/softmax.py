@@ -11,7 +11,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
 from floatsim.arrays.elementwise.functions import exp, log, reciprocal
 from floatsim.formats._validation import as_index
-from floatsim.operators.engine import Array, Computation, RecipeKeywords, computation, count, operator
+from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = ["cross_entropy", "log_softmax", "softmax", "target_classes"]
 

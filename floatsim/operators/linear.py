@@ -8,7 +8,7 @@ import numpy as np
 
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add
-from floatsim.operators.engine import RecipeKeywords, computation, operator
+from floatsim.operators.computation import RecipeKeywords, computation, operator
 
 __all__ = ["linear", "residual_add"]
 

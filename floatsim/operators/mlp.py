@@ -9,7 +9,7 @@ from floatsim.arrays.array.interop import stays_on_device
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.events.record import scope
 from floatsim.operators.activations import relu
-from floatsim.operators.layers import linear
+from floatsim.operators.linear import linear
 from floatsim.operators.recipes import RecipeLike, as_recipe
 
 __all__ = ["mlp"]

@@ -1,0 +1,106 @@
+"""Gradients of attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from floatsim.arrays.array.types import Floats
+from floatsim.arrays.elementwise.arithmetic import add, multiply
+from floatsim.operators.attention import attention_mask, attention_probabilities
+from floatsim.operators.computation import Array, RecipeKeywords, computation, operator
+from floatsim.operators.softmax_backward import softmax_gradient
+
+__all__ = ["AttentionGradients", "attention_backward"]
+
+
+class AttentionGradients(NamedTuple):
+    """The result of `attention_backward`.
+
+    Attributes
+    ----------
+    query, key, value : FloatArray or ndarray
+        The gradients by the operands of `attention`.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+
+
+@operator
+def attention_backward(
+    gradient: Floats, query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False,
+    scale: float | None = None, **keywords: Unpack[RecipeKeywords],
+) -> AttentionGradients:  # fmt: skip
+    """Return the gradients of attention by its operands. The probabilities are computed again.
+
+    Parameters
+    ----------
+    gradient : array_like of floats, (..., queries, outputs)
+        The gradient of the loss by the result of attention.
+    query : array_like of floats, (..., queries, d)
+    key : array_like of floats, (..., keys, d)
+    value : array_like of floats, (..., keys, outputs)
+        The operands of attention, with equal leading axes.
+    mask : array_like, (..., queries, keys), optional
+    causal : bool
+        As in `fs.operators.attention`. A mask of floats has no gradient.
+    scale : float, optional
+        Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
+    {keywords}
+
+    Returns
+    -------
+    AttentionGradients
+        The gradients, as ndarrays if gradient is one and their formats have dtypes.
+
+    {raises}
+
+    Notes
+    -----
+    The steps: gradient, query, key and value, the conversions of the operands; scores to probabilities as in the
+    variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient; probability_gradient
+    = gradient @ value.T; product, sum_of_products, difference and result as the steps of
+    `fs.operators.softmax_backward`, of probability_gradient and probabilities; scaled_result = result * scale;
+    query_gradient = scaled_result @ key; key_gradient = scaled_result.T @ query. The results are converted to the
+    format of output.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> one = fs.array([[1.0], [0.0]], "fp16")
+    >>> fs.operators.attention_backward(one, one, one, one).value
+    FloatArray([[0.73096],
+                [0.26904]], FP16)
+    """
+    with computation("attention_backward", gradient, keywords) as c:
+        given = {"gradient": gradient, "query": query, "key": key, "value": value}
+        g, q, k, v = (c.operand(step, x) for step, x in given.items())
+        if (
+            min(x.ndim for x in (g, q, k, v)) < 2
+            or q.shape[-1] != k.shape[-1]
+            or k.shape[:-1] != v.shape[:-1]
+            or g.shape != (*q.shape[:-1], v.shape[-1])
+        ):
+            raise ValueError(f"gradient {g.shape}, query {q.shape}, key {k.shape} and value {v.shape} do not fit")
+        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+        def turned(x: Array) -> Array:
+            return np.swapaxes(x, -1, -2)
+
+        scores = c.product("scores", q, turned(k))
+        scores = c.value("scaled", multiply, scores, c.number(factor, scores))
+        kept, addend = attention_mask(mask, causal, *scores.shape[-2:])
+        if addend is not None:
+            scores = c.value("masked", add, scores, addend)
+        probabilities = attention_probabilities(c, scores, kept)
+        by_value = c.product("value_gradient", turned(probabilities), g)
+        by_probability = c.product("probability_gradient", g, turned(v))
+        result = softmax_gradient(c, by_probability, probabilities, "sum_of_products")
+        scaled = c.value("scaled_result", multiply, result, c.number(factor, result))
+        by_query = c.product("query_gradient", scaled, k)
+        by_key = c.product("key_gradient", turned(scaled), q)
+        return AttentionGradients(*(c.result(c.converted("output", each)) for each in (by_query, by_key, by_value)))
