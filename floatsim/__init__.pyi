@@ -15,11 +15,11 @@ from floatsim.accumulation import (
     Residue, Sequential, SplitK, Strided, TensorCore, Tf32x3, Tree, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
+from floatsim.analysis.conversion_losses import ConversionLosses, conversion_losses
 from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
-from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
-from floatsim.analysis.losses import ConversionLosses, conversion_losses
+from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
 from floatsim.analysis.sweeps import SweepTable, sweep

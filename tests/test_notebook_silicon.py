@@ -9,7 +9,7 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 
 import floatsim as fs  # noqa: E402
-from floatsim.hardware.session import emulated_device  # noqa: E402
+from floatsim.hardware.questions import emulated_device  # noqa: E402
 from notebooks import run  # noqa: E402
 
 pytestmark = pytest.mark.full

@@ -117,7 +117,7 @@ def compile_all(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
         from multiprocessing import get_context
 
         from floatsim.hardware.device import Device
-        from floatsim.hardware.session import Emulated, to_capture
+        from floatsim.hardware.questions import Emulated, to_capture
 
         identity = Device().identity
         groups = list(dict.fromkeys(map(group_of, to_capture(Emulated(identity)))))
@@ -146,7 +146,7 @@ def compile_emulator(identity: Any, group: str) -> None:
     Numba keeps them on disk. A comparison with a wrong bit also compiles the kernels that describe a difference.
     """
     from floatsim.hardware.comparison import compare_dots
-    from floatsim.hardware.session import Emulated, Operation, to_capture
+    from floatsim.hardware.questions import Emulated, Operation, to_capture
 
     for each in to_capture(Emulated(identity)):
         if group_of(each) != group:
@@ -186,7 +186,7 @@ def capture(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     """The outputs of every instruction and operation, in files."""
     from floatsim.hardware.captures.write import capture as write
     from floatsim.hardware.device import Device
-    from floatsim.hardware.session import to_capture
+    from floatsim.hardware.questions import to_capture
 
     def task(each: Any) -> Task:
         def run() -> tuple[bool, str]:
@@ -219,7 +219,7 @@ def replay(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
 def probe(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     """The model of every instruction, inferred from its results."""
     from floatsim.hardware.device import Device
-    from floatsim.hardware.session import probe_device, questions
+    from floatsim.hardware.questions import probe_device, questions
 
     def task(question: Any) -> Task:
         def run() -> tuple[bool, str]:
@@ -277,7 +277,7 @@ def bench(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
 def compare(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     """Ten times as many rows as were captured, from another seed, compared with the emulator."""
     from floatsim.hardware.device import Device
-    from floatsim.hardware.session import compare_device, questions
+    from floatsim.hardware.questions import compare_device, questions
 
     def task(question: Any) -> Task:
         def run() -> tuple[bool, str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from floatsim.hardware.comparison import Comparison
     from floatsim.hardware.device import Device
     from floatsim.hardware.protocol import Dots
-    from floatsim.hardware.session import Operation, Question
+    from floatsim.hardware.questions import Operation, Question
 
 __all__ = ["bench_hardware", "capture", "check_silicon", "compare", "local_device", "probe"]
 
@@ -86,7 +86,7 @@ def _this_cpu() -> Dots:
 
 
 def _questions(device: Dots, only: Sequence[str] | None) -> list[Question]:
-    from floatsim.hardware.session import questions
+    from floatsim.hardware.questions import questions
 
     try:
         return questions(device, only or ())
@@ -95,7 +95,7 @@ def _questions(device: Dots, only: Sequence[str] | None) -> list[Question]:
 
 
 def _to_capture(device: Dots, only: Sequence[str] | None) -> list[Question | Operation]:
-    from floatsim.hardware.session import to_capture
+    from floatsim.hardware.questions import to_capture
 
     try:
         return to_capture(device, only or ())
@@ -131,7 +131,7 @@ def probe(
 
     With --cpu, the instructions that this CPU has are listed first. Each is also compared with the emulator.
     """
-    from floatsim.hardware.session import probe_device
+    from floatsim.hardware.questions import probe_device
 
     if cpu and emulated is not None:
         raise BadInputError("--cpu and --emulated exclude each other")
@@ -154,7 +154,7 @@ def probe(
 def _probe_cpu(only: Sequence[str] | None, as_json: bool) -> None:
     """List the instructions of this CPU, probe its dot and matrix instructions, and compare their results."""
     from floatsim.hardware.cpu.support import supported
-    from floatsim.hardware.session import compare_device, probe_device
+    from floatsim.hardware.questions import compare_device, probe_device
 
     device = _this_cpu()
     selected, console = _questions(device, only), rich_console(error=as_json)
@@ -180,7 +180,7 @@ def _probe_cpu(only: Sequence[str] | None, as_json: bool) -> None:
 
 
 def _emulated(arch: str) -> Dots:
-    from floatsim.hardware.session import emulated_device
+    from floatsim.hardware.questions import emulated_device
 
     try:
         return emulated_device(arch)
@@ -234,7 +234,7 @@ def compare(
     elif accumulate is not None:
         raise BadInputError("--accumulate needs two matrices, or captured outputs: --against FILE")
     else:
-        from floatsim.hardware.session import compare_device
+        from floatsim.hardware.questions import compare_device
 
         device = _this_cpu() if cpu else local_device()
         found = compare_device(_tracked(_questions(device, only)), rows, seed)

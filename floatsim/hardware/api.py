@@ -16,7 +16,7 @@ from floatsim.hardware.captures.write import capture as write_captures
 from floatsim.hardware.comparison import FIRST, Comparison, compare_products
 from floatsim.hardware.probing.probe import Probe
 from floatsim.hardware.protocol import Dots
-from floatsim.hardware.session import probe_device, questions, to_capture
+from floatsim.hardware.questions import probe_device, questions, to_capture
 from floatsim.hardware.throughput import REPEATS, Rates, Timed, measure, tasks
 from floatsim.hardware.vendor_gemm import library_matmul
 from floatsim.testing.compare.input_strength import described
@@ -72,7 +72,7 @@ def probe(instructions: Sequence[str] | str = (), *, device: DeviceLike | None =
 
     Examples
     --------
-    >>> from floatsim.hardware.session import emulated_device
+    >>> from floatsim.hardware.questions import emulated_device
     >>> probe("wgmma.k16 fp16 fp16 fp16", device=emulated_device("hopper"))[0].model
     'FusedBlocks(terms=16, fraction_bits=25, floor=-21, grid=FP16, rounding=TIES_TO_EVEN)'
     """
@@ -220,7 +220,7 @@ def capture(
     Examples
     --------
     >>> import tempfile
-    >>> from floatsim.hardware.session import emulated_device
+    >>> from floatsim.hardware.questions import emulated_device
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = capture(folder, "mma.m8n8k4", rows=100, device=emulated_device("volta"))
     ...     [each.path.name for each in files]

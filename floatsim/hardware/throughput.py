@@ -17,7 +17,7 @@ import numpy as np
 from floatsim.arrays.array.conversion import encode
 from floatsim.formats import BF16, FP16, FP32, TF32, FloatFormat
 from floatsim.hardware.protocol import DeviceIdentity, error_text
-from floatsim.hardware.session import fits
+from floatsim.hardware.questions import fits
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.vendor_gemm import PRODUCTS, Product, installed, prepared

@@ -15,7 +15,7 @@ _HOMES = {
     ".first_event": "first_map",
     ".heatmaps": "heatmap",
     ".interactive": "explore",
-    ".lines": "number_line spacing worst_error",
+    ".number_line": "number_line spacing worst_error",
     ".losses": "conversion_losses scale_sweep",
     ".mismatches": "mismatch_map",
     ".monitor_overview": "monitor_figure",
@@ -25,10 +25,10 @@ _HOMES = {
     ".ranges": "exponent_histogram format_ranges",
     ".roundings": "rounding_errors staircase",
     ".running_sum": "running_sums",
-    ".slides": "survey_figure",
+    ".survey": "survey_figure",
     ".style": "COLOURS CUSTOM_COLOUR DEFAULT_FORMATS LOST_COLOUR colour",
     ".summation_order": "order_map",
     ".training": "training_accuracies training_figure training_losses",
-    ".units": "side_by_side width_map",
+    ".matrix_units": "side_by_side width_map",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

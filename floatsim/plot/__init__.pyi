@@ -6,21 +6,21 @@ from floatsim.plot.error_curve import error_curves
 from floatsim.plot.first_event import first_map
 from floatsim.plot.heatmaps import heatmap
 from floatsim.plot.interactive import explore
-from floatsim.plot.lines import number_line, spacing, worst_error
 from floatsim.plot.losses import conversion_losses, scale_sweep
+from floatsim.plot.matrix_units import side_by_side, width_map
 from floatsim.plot.mismatches import mismatch_map
 from floatsim.plot.monitor_overview import monitor_figure
 from floatsim.plot.monitors import (
     gradient_agreement, gradient_norms, loss_scale, non_finite_map, tensor_exponents, tensor_trace, update_ratios,
 )
+from floatsim.plot.number_line import number_line, spacing, worst_error
 from floatsim.plot.ranges import exponent_histogram, format_ranges
 from floatsim.plot.roundings import rounding_errors, staircase
 from floatsim.plot.running_sum import running_sums
-from floatsim.plot.slides import survey_figure
 from floatsim.plot.style import COLOURS, CUSTOM_COLOUR, DEFAULT_FORMATS, LOST_COLOUR, colour
 from floatsim.plot.summation_order import order_map
+from floatsim.plot.survey import survey_figure
 from floatsim.plot.training import training_accuracies, training_figure, training_losses
-from floatsim.plot.units import side_by_side, width_map
 
 __all__ = [
     "COLOURS", "CUSTOM_COLOUR", "DEFAULT_FORMATS", "LOST_COLOUR", "anatomy", "bit_strip", "code_grid", "colour",

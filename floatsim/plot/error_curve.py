@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from floatsim.formats import FormatLike, as_format
-from floatsim.plot.labelled_lines import DASHES, format_of, label_ends, line_colours
+from floatsim.plot.line_labels import DASHES, format_of, label_ends, line_colours
 from floatsim.plot.style import HEADING, new_axes, palette, titled
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from floatsim.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from floatsim.analysis.losses import ConversionLosses
+    from floatsim.analysis.conversion_losses import ConversionLosses
 
 __all__ = ["conversion_losses", "losses_in_words", "scale_sweep"]
 
@@ -156,7 +156,7 @@ def scale_sweep(
     """
     import numpy as np
 
-    from floatsim.analysis.losses import conversion_losses, finite_nonzero
+    from floatsim.analysis.conversion_losses import conversion_losses, finite_nonzero
 
     format, values = as_format(format), finite_nonzero(x)
     first, last = exponents

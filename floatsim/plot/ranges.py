@@ -80,7 +80,7 @@ def exponent_histogram(
     """
     import numpy as np
 
-    from floatsim.analysis.exponents import exponent_histogram as count
+    from floatsim.analysis.exponent_histogram import exponent_histogram as count
 
     found = count(x, formats)
     if not found.numbers.size:

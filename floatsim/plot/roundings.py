@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import Overflow, Rounding, as_member
-from floatsim.plot.lines import interval, numbers_between
+from floatsim.plot.number_line import interval, numbers_between
 from floatsim.plot.style import Palette, new_axes, palette, titled
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def rounding_errors(
     """
     import numpy as np
 
-    from floatsim.analysis.losses import finite_nonzero
+    from floatsim.analysis.conversion_losses import finite_nonzero
     from floatsim.arrays.array.conversion import quantize
     from floatsim.arrays.elementwise.ulps import ulp
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from floatsim.plot.labelled_lines import DASHES, format_of, label_ends, line_colours
+from floatsim.plot.line_labels import DASHES, format_of, label_ends, line_colours
 from floatsim.plot.style import HEADING, new_axes, palette, titled
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatsim.plot.labelled_lines import DASHES, format_in_name, label_ends, line_colours
+from floatsim.plot.line_labels import DASHES, format_in_name, label_ends, line_colours
 from floatsim.plot.style import HEADING, Palette, new_axes, palette, titled
 
 if TYPE_CHECKING:

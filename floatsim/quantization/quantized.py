@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.analysis.losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
+from floatsim.analysis.conversion_losses import FLUSHED, NORMAL, OVERFLOWED, SUBNORMAL
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.interop import widened

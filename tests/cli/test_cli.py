@@ -67,7 +67,7 @@ def test_an_unhandled_error_ends_with_exit_code_3(run, monkeypatch, arguments):
 
     for name in ("_format_facts", "_exact", "rich_console"):
         monkeypatch.setattr(MAIN, name, broken)
-    monkeypatch.setattr("floatsim.hardware.session.probe_device", broken)
+    monkeypatch.setattr("floatsim.hardware.questions.probe_device", broken)
     code, out, err = run(*arguments)
     assert (code, out) == (3, "")
     assert err.startswith("Traceback")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from floatsim.hardware.protocol import DeviceIdentity
-from floatsim.hardware.session import Emulated
+from floatsim.hardware.questions import Emulated
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
 

@@ -16,7 +16,7 @@ import floatsim as fs
 from floatsim.hardware.compile import nvrtc as build
 from floatsim.hardware.compile.programs import of_variant
 from floatsim.hardware.protocol import DeviceIdentity
-from floatsim.hardware.scalars import scalar_keywords, scalar_results
+from floatsim.hardware.scalar_vectors import scalar_keywords, scalar_results
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS

@@ -17,7 +17,7 @@ from floatsim.hardware.captures import capture_file as captures
 from floatsim.hardware.captures import published
 from floatsim.hardware.captures.capture_file import capture_files, read_captures
 from floatsim.hardware.device import Device
-from floatsim.hardware.session import emulated_device, to_capture
+from floatsim.hardware.questions import emulated_device, to_capture
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from tests.hardware.fakes import ERROR, FakeDevice, an_error, one_bit, other_nans
 from tests.hardware.lanes import Lanes, without_compiling

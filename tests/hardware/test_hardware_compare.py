@@ -13,7 +13,7 @@ from floatsim.cli import hardware as hardware_commands
 from floatsim.hardware import api
 from floatsim.hardware import comparison as comparisons
 from floatsim.hardware.device import Device
-from floatsim.hardware.session import compare_device, emulated_device, questions
+from floatsim.hardware.questions import compare_device, emulated_device, questions
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import Scales, TwoHalves
 from floatsim.testing.vectors import dot_inputs

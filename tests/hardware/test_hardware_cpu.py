@@ -17,7 +17,7 @@ import floatsim as fs
 from floatsim.hardware.cpu import instructions, loops, support
 from floatsim.hardware.cpu.device import Cpu
 from floatsim.hardware.cpu.instructions import CONVERSIONS, DOTS, INTEGERS, CpuDot
-from floatsim.hardware.session import compare_device, questions
+from floatsim.hardware.questions import compare_device, questions
 from floatsim.tensorcore.instructions import Evidence
 from floatsim.testing.vectors.dot_inputs import input_set
 from floatsim.testing.vectors.dot_unit import Unit

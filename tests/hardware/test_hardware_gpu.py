@@ -12,7 +12,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.hardware.compile.runtime import why_unavailable
-from floatsim.hardware.scalars import expected_results, operands_of, scalar_keywords
+from floatsim.hardware.scalar_vectors import expected_results, operands_of, scalar_keywords
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import find, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.hardware.scalars import expected_results, operands_of, scalar_keywords, scalar_results
+from floatsim.hardware.scalar_vectors import expected_results, operands_of, scalar_keywords, scalar_results
 from floatsim.hardware.tables.ptx_scalar import SCALARS
 from floatsim.reference.random import draws
 from floatsim.testing.vectors import scalar_inputs as inputs

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from floatsim.hardware.session import emulated_device, to_capture
+from floatsim.hardware.questions import emulated_device, to_capture
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.tensorcore.instructions import Evidence

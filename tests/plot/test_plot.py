@@ -20,7 +20,7 @@ from matplotlib.colors import LogNorm, same_color, to_rgb
 
 import floatsim as fs
 from floatsim import datasets, plot
-from floatsim.plot import heatmaps, slides, style
+from floatsim.plot import heatmaps, style, survey
 
 pytestmark = [pytest.mark.full, pytest.mark.versions]
 
@@ -441,7 +441,7 @@ def test_slide_of_units_can_be_read(slide_of_units):
 ])  # fmt: skip
 def test_cells_of_units(ulps, share, text):
     cell = ("FP16", "ada")
-    assert slides._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
+    assert survey._unit_texts({cell: ulps}, {} if share is None else {cell: share}) == {cell: text}
 
 
 def test_heatmap_says_what_it_is_told():

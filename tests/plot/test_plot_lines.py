@@ -9,7 +9,7 @@ from matplotlib.colors import same_color
 
 import floatsim as fs
 from floatsim import plot
-from floatsim.plot.lines import numbers_between
+from floatsim.plot.number_line import numbers_between
 
 pytestmark = pytest.mark.full
 

@@ -29,7 +29,7 @@ from floatsim.arrays.array.float_array import from_codes
 from floatsim.formats import FloatFormat, as_format
 from floatsim.hardware.captures import published
 from floatsim.hardware.comparison import FIRST, Comparison, compare_codes, compare_dots, compare_products
-from floatsim.hardware.scalars import expected_results, operands_of
+from floatsim.hardware.scalar_vectors import expected_results, operands_of
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar
 from floatsim.tensorcore.instructions import Scales
 from floatsim.testing.vectors.dot_inputs import GENERATOR, Inputs, digest_of, input_set

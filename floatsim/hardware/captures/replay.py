@@ -55,7 +55,7 @@ def check_silicon(
     --------
     >>> import tempfile
     >>> import floatsim as fs
-    >>> from floatsim.hardware.session import emulated_device
+    >>> from floatsim.hardware.questions import emulated_device
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = fs.hardware.capture(folder, "mma.m8n8k4", rows=20, device=emulated_device("volta"))
     ...     [checked.comparison.equal for checked in fs.hardware.check_silicon(folder)]

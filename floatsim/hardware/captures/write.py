@@ -21,7 +21,7 @@ from floatsim.hardware.captures.capture_file import (
     write_capture,
 )
 from floatsim.hardware.protocol import Compiled, OwnUnits, error_text
-from floatsim.hardware.session import Operation, Question
+from floatsim.hardware.questions import Operation, Question
 from floatsim.hardware.tables.ptx_matrix import Variant
 from floatsim.hardware.tables.ptx_scalar import Scalar
 from floatsim.testing.vectors.dot_inputs import ROWS, Inputs
@@ -40,7 +40,7 @@ def capture(
     Parameters
     ----------
     tasks : iterable of Question or Operation
-        The instructions, from `floatsim.hardware.session.to_capture`.
+        The instructions, from `floatsim.hardware.questions.to_capture`.
     out : path
         The parent of the GPU's folder.
     rows : int

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
-from floatsim.analysis.losses import ConversionLosses
+from floatsim.analysis.conversion_losses import ConversionLosses
+from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import Floats

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.analysis.exponents import ExponentHistogram, exponent_histogram
+from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
 from floatsim.formats import BF16, FP16, FloatFormat
 from floatsim.formats._validation import as_index, as_real
 

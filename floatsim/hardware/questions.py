@@ -15,7 +15,7 @@ from floatsim._types import Codes
 from floatsim.hardware.comparison import FIRST, Comparison, compare_dots, could_not_run
 from floatsim.hardware.probing.probe import Probe, probe_dots, rows_alike
 from floatsim.hardware.protocol import DeviceIdentity, Dots, OwnUnits, Scalars, error_text
-from floatsim.hardware.scalars import operands_of, scalar_results
+from floatsim.hardware.scalar_vectors import operands_of, scalar_results
 from floatsim.hardware.tables.compute_capability import PLAIN, architecture_of, capability_of
 from floatsim.hardware.tables.ptx_matrix import Variant, variants
 from floatsim.hardware.tables.ptx_scalar import SCALARS, Scalar

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.analysis.losses import (
+from floatsim.analysis.conversion_losses import (
     FLUSHED,
     NORMAL,
     OVERFLOWED,

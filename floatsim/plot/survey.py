@@ -43,7 +43,7 @@ def _common_limits(tensors: Mapping[str, Any]) -> tuple[float, float]:
     """Limits of the exponents of all tensors, wide enough to show the range of the smallest formats."""
     import numpy as np
 
-    from floatsim.analysis.losses import finite_nonzero
+    from floatsim.analysis.conversion_losses import finite_nonzero
 
     exponents = [np.frexp(finite_nonzero(x))[1] - 1 for x in tensors.values()]
     return min(-12, *(int(e.min()) - 2 for e in exponents)), max(12, *(int(e.max()) + 3 for e in exponents))
