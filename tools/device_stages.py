@@ -235,7 +235,7 @@ def probe(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
 
 def tests(recordings: Path, rows: int) -> Iterator[tuple[str, Task]]:
     """The tests that need a GPU. The log has a line for each test, from its beginning on."""
-    file, log = "tests/hardware/test_hardware_gpu.py", recordings.parent / "logs" / "tests.pytest"
+    file, log = "tests/hardware/test_gpu.py", recordings.parent / "logs" / "tests.pytest"
 
     def run() -> tuple[bool, str]:
         options = ["-p", "no:cacheprovider", "-v", "-rfE", "--tb=line", "-W", "default"]

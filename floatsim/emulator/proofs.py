@@ -163,7 +163,7 @@ def two_floats_hold_blocks(terms: TermRange, products: int, output: FloatFormat)
     output needs (S. Boldo and G. Melquiond, theorem 1; see `rounds_in_float64`). With high - low <= 52 there is no
     error. Sums in order grow by at most twice each product, because a rounding of acc + p errs by |p| at most.
     Source: D. E. Knuth, "The Art of Computer Programming", volume 2, section 4.2.2, theorem B (TwoSum).
-    Test: tests/tensorcore/test_tensorcore_kernels.py::test_exact_blocks_on_both_sides_of_their_bounds.
+    Test: tests/tensorcore/test_kernels.py::test_exact_blocks_on_both_sides_of_their_bounds.
     """
     return products <= 8 and terms_fit_float64(terms) and output.precision <= 51
 

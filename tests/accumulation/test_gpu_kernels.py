@@ -15,8 +15,8 @@ import pytest
 import floatsim as fs
 from floatsim.accumulation import fitted
 from floatsim.emulator.dispatch.candidates import only
-from tests.arrays.test_matmul import check_by_reference, random_options
-from tests.tensorcore.test_tensorcore_matmul import array
+from tests.arrays.test_products import check_by_reference, random_options
+from tests.tensorcore.test_matmul import array
 
 UNITS = {
     "fp16": ("hopper", "tensorcore(hopper, mma.m16n8k8)", "tensorcore(volta, output=fp16)", "cdna3", "amx-fp16"),

@@ -1,4 +1,4 @@
-"""Exchange with torch itself. Needs the extra `torch`; the stub in test_foreign.py is tested always."""
+"""Exchange with torch itself. Needs the extra `torch`; the stub in test_interop.py is tested always."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import oracles as o
-import path_oracle
 import pytest
+from oracles import sums as path_oracle
 
 import floatsim as fs
 from tests.exhaustive import paths

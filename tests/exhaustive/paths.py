@@ -4,7 +4,7 @@ A case is one public call: a matmul, a dot, a sum or a cumsum. Its formats come 
 that a fast path relies on: precision, range, bias and special values lie one step on either side of the bound.
 Its terms are ties, cancellations, ends of the range, midpoints of subnormals, zeros, special values and random codes.
 
-Every element of every result is compared with tests/path_oracle.py, which shares no code with floatsim. The call runs
+Every element of every result is compared with tests/oracles/sums.py, which shares no code with floatsim. The call runs
 once without records, once recorded, and once with every kernel that accepts it (`every_candidate`).
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import path_oracle as oracle
+from oracles import sums as oracle
 
 import floatsim as fs
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only

@@ -55,7 +55,7 @@ CARRIERS_OF_BITS = (
     "tests/tensorcore/cases.py",
     "floatsim/arrays/sums/reductions.py",
     "floatsim/arrays/events/record.py",
-    "tests/path_oracle.py",
+    "tests/oracles/sums.py",
     "floatsim/hardware/cpu",
     "floatsim/testing/vectors/dot_inputs.py",
 )

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import floatsim as fs
-from tests.torch_dtype import Dtype
+from tests.arrays.torch_dtype import Dtype
 
 
 def product(a, b, output):

@@ -398,7 +398,7 @@ def test_no_time_is_left(tmp_path):
 def test_tests_that_need_a_gpu_fail_without_one():
     """With FLOATSIM_REQUIRE_GPU=1 none passes, and the message names what is missing."""
     environment = os.environ | {"FLOATSIM_REQUIRE_GPU": "1"}
-    file = ROOT / "tests" / "hardware" / "test_hardware_gpu.py"
+    file = ROOT / "tests" / "hardware" / "test_gpu.py"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(file)],
         env=environment, cwd=ROOT, capture_output=True, text=True, check=False,

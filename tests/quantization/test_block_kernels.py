@@ -1,7 +1,7 @@
 """The kernels of `fs.quantize_blocks` against the path of another floating-point environment: the same bits.
 
 There every step is an operation of the integer kernels, and the scales follow from the rules on arrays of
-floatsim/quantization/scales.py. test_quantize_blocks.py compares the kernels with exact rationals.
+floatsim/quantization/scales.py. test_blocks.py compares the kernels with exact rationals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from floatsim.emulator.elementwise import block_scales
 from floatsim.emulator.proofs import reciprocals_of_powers_are_exact
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import as_scheme
-from tests.quantization.test_quantize_blocks import CASES
+from tests.quantization.test_blocks import CASES
 
 BLOCKS = ["tensor", "row", "column", 1, 2, 4, 5, 16, 32, 48, (3, 1), (16, 1), (2, 2), (7, 32), (None, 3)]
 MODES = ["ties_to_even", "ties_to_away", "toward_zero", "toward_negative", "to_odd", "stochastic"]

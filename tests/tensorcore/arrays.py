@@ -3,7 +3,7 @@
 Fused blocks and blocks with a late accumulator are computed in int64, exact blocks in Python's integers, and models of
 IEEE operations in NumPy's floats (without events).
 
-It follows the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and test_tensorcore_arrays.py
+It follows the same descriptions as `floatsim.reference.tensorcore.nvidia` and `amd`, and test_arrays.py
 tests it equal to them, in codes and events. The long run in tests/exhaustive compares the kernels with it.
 """
 

@@ -18,7 +18,7 @@ from floatsim.tensorcore.architectures import as_architecture, select
 from floatsim.tensorcore.instructions import ExactBlocks, Scales
 from tests.marks import cases
 from tests.tensorcore.cases import STYLES, Case, codes, compare, distinct
-from tests.tensorcore.test_tensorcore_silicon import SETS, needs_silicon, rows
+from tests.tensorcore.test_silicon import SETS, needs_silicon, rows
 
 CASES = [some[0] for some in distinct().values()]
 BY_ARCHITECTURE = {arch: [case for case in CASES if case.arch == arch] for arch in {case.arch: None for case in CASES}}

@@ -569,7 +569,7 @@ def test_format_is_named_once():
 PAGE = Path(__file__).parents[2] / "docs" / "hardware.md"
 BEGIN, END = (
     f"<!-- verified: {word} -->"
-    for word in ("begin (FLOATSIM_SILICON=... python tests/hardware/test_hardware_capture.py)", "end")
+    for word in ("begin (FLOATSIM_SILICON=... python tests/hardware/test_capture_file.py)", "end")
 )
 HEAD = (
     "architecture", "instruction", "A, B", "D", "published: rows, mismatches", "captured: rows, mismatches",
@@ -664,7 +664,7 @@ def test_the_table_of_the_page():
     written = in_the_page()
     expected = verified() if SILICON else [(*row[:4], *row[5:]) for row in verified()]
     found = written if SILICON else [(*row[:4], *row[5:]) for row in written]
-    assert merged(found) == merged(expected), "python tests/hardware/test_hardware_capture.py rewrites it"
+    assert merged(found) == merged(expected), "python tests/hardware/test_capture_file.py rewrites it"
 
 
 def merged(rows: list[tuple[str, ...]]) -> set[tuple[str, ...]]:

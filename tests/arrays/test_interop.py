@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
-from tests.torch_dtype import Dtype
+from tests.arrays.torch_dtype import Dtype
 
 pytestmark = pytest.mark.versions
 

@@ -407,7 +407,7 @@ def test_wide_formats_one_operand(fmt):
 @pytest.mark.parametrize("fmt", [*o.NAMED, *o.CUSTOM], **ids)
 def test_conversion_from_wide_formats(fmt):
     """From FP64, FP32 and TF32, around every kind of boundary of the target, against the rational oracle."""
-    from tests.reference.test_reference_mpfr import _around_in
+    from tests.reference.test_scalar_mpfr import _around_in
 
     r = o.rng("wide conversion", fmt)
     for source in (fs.FP64, fs.FP32, fs.TF32, fs.FP16):

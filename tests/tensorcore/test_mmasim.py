@@ -5,7 +5,7 @@ mmasim is no dependency of the package: it needs torch, and compiles C++ with ni
 
 All known differences are explained here. `skips` and `may_be_any_nan` implement them:
 - FP8 `mma.sync` on Hopper and on Blackwell (sm_100), which ptxas emulates, is not in mmasim. Outputs of GPUs decide.
-- FP32 operands of TF32 instructions: mmasim accepts only TF32. test_tensorcore.py tests the truncation.
+- FP32 operands of TF32 instructions: mmasim accepts only TF32. test_architectures.py tests the truncation.
 - NaN on AMD and of FP64: mmasim returns 0x7FFFFFFF or the NaN of the processor, and its authors allow every NaN. The
   tests compare only whether a result is NaN.
 - mmasim loses a NaN in c of CDNA 3's FP8 instructions if the products are large: it drops c by its exponent, and a

@@ -1,6 +1,6 @@
 """`describe` agrees with the table and with the models, and docs/tensor-cores.md agrees with `describe`.
 
-`python tests/analysis/test_tensorcore_describe.py` rewrites the tables of docs/tensor-cores.md.
+`python tests/analysis/test_describe.py` rewrites the tables of docs/tensor-cores.md.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ TABLES = {"defaults": defaults, "published": published, "unverified": unverified
 
 
 def marked(name: str) -> re.Pattern[str]:
-    begin = f"<!-- {name}: begin (python tests/analysis/test_tensorcore_describe.py) -->"
+    begin = f"<!-- {name}: begin (python tests/analysis/test_describe.py) -->"
     return re.compile(rf"({re.escape(begin)}\n)(.*?)(\n<!-- {name}: end -->)", re.DOTALL)
 
 
@@ -253,7 +253,7 @@ def marked(name: str) -> re.Pattern[str]:
 def test_the_page_has_the_table(name):
     found = marked(name).search(PAGE.read_text(encoding="utf-8"))
     assert found, f"the page has no table {name}"
-    assert found[2] == TABLES[name](), "run `python tests/analysis/test_tensorcore_describe.py` to rewrite the tables"
+    assert found[2] == TABLES[name](), "run `python tests/analysis/test_describe.py` to rewrite the tables"
 
 
 if __name__ == "__main__":

@@ -331,7 +331,7 @@ def test_every_row_that_the_project_verified_has_a_capture():
 
 
 PAGE = ROOT / "docs" / "hardware.md"
-BEGIN, END = "<!-- cpus: begin (python tests/hardware/test_hardware_cpu.py) -->\n", "\n<!-- cpus: end -->"
+BEGIN, END = "<!-- cpus: begin (python tests/hardware/test_cpu.py) -->\n", "\n<!-- cpus: end -->"
 
 
 def verified() -> str:
@@ -350,7 +350,7 @@ def verified() -> str:
 
 def test_the_table_of_the_page():
     written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    assert written == verified(), "run `python tests/hardware/test_hardware_cpu.py` to rewrite the table"
+    assert written == verified(), "run `python tests/hardware/test_cpu.py` to rewrite the table"
 
 
 def test_the_tables_agree():

@@ -1,6 +1,6 @@
 """The reference compared with each sentence of the definitions, and with `oracles` on all values of small formats.
 
-test_reference_mpfr.py compares it with MPFR. test_traps.py has known traps.
+test_scalar_mpfr.py compares it with MPFR. test_traps.py has known traps.
 """
 
 import itertools

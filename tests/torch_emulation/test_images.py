@@ -15,7 +15,7 @@ import floatsim as fs  # noqa: E402
 import floatsim.torch as ft  # noqa: E402
 from floatsim.training.scaling.methods import as_scaling  # noqa: E402
 from tests.torch_emulation.by_hand import assert_equal, tensor  # noqa: E402
-from tests.torch_emulation.test_torch_table import Hand  # noqa: E402
+from tests.torch_emulation.test_table import Hand  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.full]
 

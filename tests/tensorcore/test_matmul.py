@@ -12,7 +12,7 @@ from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference import sums as reference_sums
 from floatsim.reference.sums import Code
 from floatsim.tensorcore.architectures import ARCHITECTURES
-from tests.arrays.test_matmul import check_by_reference, random_leaf, random_options
+from tests.arrays.test_products import check_by_reference, random_leaf, random_options
 from tests.marks import cases as marked
 from tests.tensorcore.cases import STYLES, cases, codes
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "hardware.md"
 FOLDER = ROOT / "data" / "silicon" / "nvidia-h200"
 FILES = sorted(FOLDER.glob("*.npz"))
-BEGIN, END = "<!-- rates: begin (python tests/hardware/test_hardware_silicon.py) -->\n", "\n<!-- rates: end -->"
+BEGIN, END = "<!-- rates: begin (python tests/hardware/test_replay.py) -->\n", "\n<!-- rates: end -->"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
 
 
@@ -151,7 +151,7 @@ def table() -> str:
 
 def test_the_table_of_the_page():
     written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    assert written == table(), "run `python tests/hardware/test_hardware_silicon.py` to rewrite the table"
+    assert written == table(), "run `python tests/hardware/test_replay.py` to rewrite the table"
 
 
 if __name__ == "__main__":
