@@ -41,6 +41,14 @@ BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
+ORDERS = {
+    "arrays": "call < events < array < elementwise sums < array_functions",
+    "emulator": "compile_notice params planning proofs < parallel unpack < elementwise < dispatch < sums < backend",
+    "testing": "compare < bounds vectors < assertions identify < pytest_plugin strength",
+    "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
+}
+"""The files and folders of a package, the lowest first. Those between two < do not import each other."""
+
 UPWARD: dict[tuple[str, str], str] = {}
 """Imports that point up nevertheless, with the reason: (file, module)."""
 
@@ -354,6 +362,26 @@ def test_imports_point_down():
         if floor(name) > floor(in_package(path))
     }
     assert found == set(UPWARD)
+
+
+def place(name: str, package: str) -> str:
+    """The file or folder of a package that contains a module."""
+    return name.removeprefix(f"floatsim.{package}.").split(".")[0]
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_imports_inside_a_package_point_down(package):
+    """Also imports for type checkers."""
+    order = {name: level for level, names in enumerate(ORDERS[package].split(" < ")) for name in names.split()}
+    known = {name: path for name, path in modules().items() if name.startswith(f"floatsim.{package}.")}
+    assert {place(name, package) for name in known} == set(order)
+    upward = {
+        (name, other)
+        for name, path in known.items()
+        for other in imported_modules(path, known)
+        if place(other, package) != place(name, package) and order[place(other, package)] >= order[place(name, package)]
+    }
+    assert not upward
 
 
 def public_names(path: Path) -> set[str] | None:
