@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Run tests under every CPython from 3.11 on that this machine has, and once with the lowest versions of the dependencies.
 #
-#     tools/test_pythons.sh [--without X.Y] [argument of pytest ...]
+#     tools/test_pythons.sh [--without X.Y] [--newest] [argument of pytest ...]
 #
 # Pythons are searched on PATH (python3.X) and in pyenv's versions. One of each X.Y is used, in an environment
 # .venv-X.Y of its own; .venv-lowest has Python 3.11 and the versions of tests/constraints-lowest.txt.
-# --without leaves out a Python that has been tested already. Without arguments of pytest, the tests marked `versions` run.
+# --without leaves out a Python that has been tested already, --newest all but the newest of the others. Without arguments of pytest, the tests marked `versions` run.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 without=
+newest=
 if [[ ${1:-} == --without ]]; then without=$2; shift 2; fi
+if [[ ${1:-} == --newest ]]; then newest=yes; shift; fi
 if (( $# == 0 )); then set -- -m "versions and not full"; fi
 
 # The version X.Y of an interpreter that can be used: a CPython from 3.11 on, with the GIL, that can make environments.
@@ -60,8 +62,13 @@ run() {
     (( result == 0 )) || failed=1
 }
 
+others=()
 for version in "${versions[@]}"; do
-    if [[ $version != "$without" ]]; then FLOATSIM_STRICT_WARNINGS=1 run "$version" "${pythons[$version]}" "$@"; fi
+    if [[ $version != "$without" ]]; then others+=("$version"); fi
+done
+if [[ -n $newest && ${#others[@]} -gt 1 ]]; then others=("${others[-1]}"); fi
+for version in "${others[@]}"; do
+    FLOATSIM_STRICT_WARNINGS=1 run "$version" "${pythons[$version]}" "$@"
 done
 if [[ -n ${pythons[3.11]:-} ]]; then
     PIP_CONSTRAINT="$PWD/tests/constraints-lowest.txt" run lowest "${pythons[3.11]}" "$@"
