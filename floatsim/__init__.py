@@ -115,9 +115,10 @@ _HOMES = {
     ".operators.errors": "sensitivity",
     ".testing.identify.identification": "identify",
 }
+_OPTIONAL = "torch"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
     modules="datasets hardware njit operators plot quantization reference tensorcore testing training",
-    optional="torch",
+    optional=_OPTIONAL,
 )

@@ -232,9 +232,8 @@ def stub(name: str) -> str:
             imports.setdefault(name, set()).add(f"{public} as {public}")
         else:
             functions.append(declared(public, value))
-    for public in sorted(set(dir(package)).difference(package.__all__)):
-        if not public.startswith("__"):  # a module that needs a library
-            imports.setdefault(name, set()).add(f"{public} as {public}")
+    for module in vars(package).get("_OPTIONAL", "").split():  # needs a library, which is not installed everywhere
+        imports.setdefault(name, set()).add(f"{module} as {module}")
     body = "\n\n".join(functions)
     words = set(re.findall(r"\b\w+\b", body))
     for module, names in IMPORTS.items():
