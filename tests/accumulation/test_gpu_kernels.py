@@ -319,7 +319,7 @@ def test_a_stochastic_result_of_an_epilogue_in_parts():
         "accumulate": "epilogue(hopper, fp32)", "format": "bf16", "result_rounding": "stochastic", "seed": 1
     }  # fmt: skip
     whole = fs.matmul(a, b, c, **options)
-    part = fs.matmul(a[4:], b[:, 6:], c[4:, 6:], offset=(0, 4, 6), shape=whole.shape, **options)
+    part = fs.matmul(a[4:], b[:, 6:], c[4:, 6:], part=fs.Part((0, 4, 6), whole.shape), **options)
     assert same(part, whole[4:, 6:])
     assert not same(whole, fs.matmul(a, b, c, **{**options, "result_rounding": None, "seed": None}))
 

@@ -341,7 +341,7 @@ FUNCTIONS = {
     "bilinear up": Row(lambda o: F.interpolate(images(o.m), scale_factor=2, mode="bilinear"), SUM, (0.573, 0.57, 0.579), (0.549, 0.649, 0.628)),
     "nearest up": Row(lambda o: F.interpolate(images(o.m), scale_factor=2)),
     "bicubic": Row(lambda o: F.interpolate(images(o.m), scale_factor=2, mode="bicubic")),
-    "grid_sample": Row(lambda o: F.grid_sample(images(o.m), o.u[:2*5*5*2].view(2, 5, 5, 2))),
+    "grid_sample": Row(lambda o: F.grid_sample(images(o.m), o.u[:2*5*5*2].view(2, 5, 5, 2), align_corners=False)),
     "pixel_shuffle": Row(lambda o: F.pixel_shuffle(images(o.m), 2)),
     "pad": Row(lambda o: F.pad(o.m, (1, 1), "reflect")),
     "cross_entropy": Row(lambda o: F.cross_entropy(o.m, torch.arange(17)), SUM, (None, 1, None), (0.755, 0.816, 0.822)),

@@ -40,6 +40,7 @@ def block_scales(
     Their format and shape determine how many elements share a scale. Raises ValueError for scales of one operand alone,
     for an accumulation that takes none, and for wrong formats and shapes. The message names accepted values.
 
+    >>> import numpy as np
     >>> from floatsim import E4M3, E8M0, TensorCore, from_codes
     >>> x = np.zeros((4, 64), np.uint8), E4M3
     >>> y = np.zeros((64, 3), np.uint8), E4M3
