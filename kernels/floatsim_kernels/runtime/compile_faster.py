@@ -13,22 +13,16 @@ from typing import ClassVar
 
 import numba
 import numpy as np
-from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba import _dynfunc
 from numba.core import ir as numba_ir
-from numba.core import typed_passes, types, untyped_passes
+from numba.core import typed_passes, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Flags
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir_utils import build_definitions
+from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.runtime.context import NRTContext
-from numba.core.ssa import reconstruct_ssa
-from numba.cpython.builtins import do_minmax
-from numba.extending import intrinsic
 
 from . import numba_compat
-from .numba_compat import assignments
 
 __all__ = ["CHECKS", "COMPILERS", "InlineCompiler", "KernelCompiler", "compile_without_collection", "refusal"]
 
@@ -68,38 +62,6 @@ class _WithoutCollection:
 
 
 _without_collection = _WithoutCollection()
-
-
-def _of_two(name, comparison):
-    """`min` or `max` of two numbers, as instructions. Numba would compile a function for each pair of types."""
-
-    def codegen(context, builder, signature, args):
-        return do_minmax(context, builder, signature.args, args, comparison)
-
-    def typer(typing_context, a, b):
-        return typing_context.unify_types(a, b)(a, b), codegen
-
-    typer.__name__ = name
-    return intrinsic(typer)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _MinMax(FunctionPass):
-    """Replaces `min` and `max`, which kernels call with two numbers, by `_of_two`."""
-
-    _name = "floatsim_min_max"
-    OF_TWO = MappingProxyType({"min": _of_two("min", operator.lt), "max": _of_two("max", operator.gt)})
-
-    def __init__(self):
-        super().__init__()
-
-    def run_pass(self, state):
-        changed = False
-        for statement in assignments(state, numba_ir.Global):
-            if statement.value.name in self.OF_TWO:
-                statement.value.value = self.OF_TWO[statement.value.name]
-                changed = True
-        return changed
 
 
 class _Flags(Flags):
@@ -217,54 +179,8 @@ class _Lowering(typed_passes.NativeLowering):
     lowering_class = _Lower
 
 
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _ReconstructSSA(untyped_passes.ReconstructSSA):
-    """Numba's pass, without the lifetimes of variables, which nothing reads before the last passes find them anew."""
-
-    _name = "floatsim_reconstruct_ssa"
-
-    def run_pass(self, state):
-        state.func_ir = reconstruct_ssa(state.func_ir)
-        self._patch_locals(state)
-        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
-        return True
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _StripPhis(typed_passes.PreLowerStripPhis):
-    """Numba's pass, without the lifetimes of variables, which the next pass finds."""
-
-    _name = "floatsim_strip_phis"
-
-    def run_pass(self, state):
-        state.func_ir = self._strip_phi_nodes(state.func_ir)
-        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
-        return True
-
-
 class _Faster:
-    """What both compilers have: fewer passes, those for what our kernels do not contain left out."""
-
-    UNUSED = (
-        untyped_passes.WithLifting,
-        untyped_passes.InlineClosureLikes,
-        untyped_passes.RewriteDynamicRaises,
-        untyped_passes.MakeFunctionToJitFunction,
-        untyped_passes.InlineInlinables,
-        untyped_passes.FindLiterallyCalls,
-        untyped_passes.LiteralUnroll,
-        untyped_passes.LiteralPropagationSubPipelinePass,
-        typed_passes.InlineOverloads,
-        typed_passes.NopythonRewrites,
-        typed_passes.NoPythonSupportedFeatureValidation,
-        typed_passes.AnnotateTypes,
-        typed_passes.DumpParforDiagnostics,
-    )
-    REPLACED = MappingProxyType({
-        untyped_passes.ReconstructSSA: _ReconstructSSA,
-        typed_passes.PreLowerStripPhis: _StripPhis,
-        typed_passes.NativeLowering: _Lowering,
-    })  # fmt: skip
+    """What both compilers have."""
 
     def __init__(self, typing_context, target_context, library, args, return_type, flags, locals_):
         context = _RememberingContext(typing_context)
@@ -272,23 +188,17 @@ class _Faster:
         self.state.targetctx.nrt = _References(self.state.targetctx, self.state.targetctx.enable_nrt)
 
     def passes(self):
-        """Numba's passes that remain."""
-        self.state.library = self.library()
+        """Numba's passes, with `_Lowering`."""
         passes = super().passes()
-        used = [each for each in passes.passes if each[0] not in self.UNUSED]
-        passes.passes = [(self.REPLACED.get(each, each), description) for each, description in used]
-        passes.add_pass_after(_MinMax, untyped_passes.IRProcessing)
+        passes.passes = [(_REPLACED.get(each, each), description) for each, description in passes.passes]
         return passes
+
+
+_REPLACED = MappingProxyType({typed_passes.NativeLowering: _Lowering})
 
 
 class KernelCompiler(_Faster, numba_compat.KernelCompiler):
     """The compiler of kernels."""
-
-    def library(self):
-        """A library for the code of the function."""
-        library = _Library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        library.enable_object_caching()
-        return library
 
 
 class InlineCompiler(_Faster, numba_compat.InlineCompiler):
@@ -301,35 +211,14 @@ class InlineCompiler(_Faster, numba_compat.InlineCompiler):
         super().__init__(*args)
         self.state.targetctx.get_executable = _function_without_code
 
-    def library(self):
-        """A library for the LLVM IR of the function."""
-        return _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+    def passes(self):
+        """The passes, whose results go to a library that holds only LLVM IR."""
+        self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return super().passes()
 
 
 COMPILERS = KernelCompiler, InlineCompiler
 """Those of kernels and of the functions that run only inside them."""
-
-
-class _Library(JITCodeLibrary):
-    """The code of a kernel. Two passes of LLVM simplify the kernel before it is optimized with what it calls.
-
-    Numba runs all passes here, and again on the whole. Most of the instructions read and write variables and take
-    structures apart, and go in the first pass. One pass more, InstCombine, and LLVM vectorizes few loops later.
-    """
-
-    def _optimize_functions(self, ll_module):
-        if not hasattr(self._codegen, "_pass_builder"):  # Numba 0.61 uses LLVM's older pass managers
-            super()._optimize_functions(ll_module)
-            return
-        ll_module.data_layout = self._codegen._data_layout
-        builder = self._codegen._pass_builder()
-        manager = create_new_function_pass_manager()
-        manager.add_sroa_pass()
-        manager.add_simplify_cfg_pass()
-        manager.add_refprune_pass()
-        for function in ll_module.functions:
-            if not function.is_declaration:
-                manager.run(function, builder)
 
 
 class _InlinedLibrary(JITCodeLibrary):
@@ -390,22 +279,13 @@ def _reads_of_memory_are_counted():
     return shown == [[4, 5], [5]] and total == 15 and during > before and sys.getrefcount(x) == before
 
 
-def _two_numbers_have_a_least_and_a_largest():
-    def f(a, b):
-        return min(a, b), max(a, b)
-
-    kernel = numba.njit(pipeline_class=KernelCompiler)(f)
-    return kernel(2, 1) == (1, 2) and kernel(np.float32(2), np.int32(1)) == (1, 2)
-
-
 CHECKS = {
     "Flags": _flags_are_equal_to_numbas,
     "resolve_function_type and Function.typing_key": _operators_are_remembered,
     "NRTContext": _overrides(_References),
     "Lower": _overrides(_Lower),
-    "JITCodeLibrary": _overrides(_Library),
+    "JITCodeLibrary": _overrides(_InlinedLibrary),
     "data models": _reads_of_memory_are_counted,
-    "do_minmax": _two_numbers_have_a_least_and_a_largest,
 }
 """The name of each private part, and a function that returns whether it is there."""
 

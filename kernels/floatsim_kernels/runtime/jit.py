@@ -8,7 +8,7 @@ index, and `check` checks the accesses through raw pointers. An access outside a
 kernel. The cache key holds this flag too.
 
 `compile_faster` compiles the kernels. With FLOATSIM_NUMBAS_COMPILER=1, or where it does not fit the installed Numba,
-Numba's own compiler does it, which takes about half as long again. The bits are the same.
+Numba's own compiler does it, which takes about a third longer. The bits are the same.
 """
 
 import hashlib

@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 __all__ = [
-    "CHECKS", "COMPILERS", "CPUDispatcher", "InlineCompiler", "KernelCompiler", "assignments", "cache_on_disk",
+    "CHECKS", "COMPILERS", "CPUDispatcher", "InlineCompiler", "KernelCompiler", "cache_on_disk",
     "compile_for_one_signature", "disable_unrolling", "force_inline", "name_by_closure", "new_array", "on_compilation",
     "prefer_wide_vectors", "raise_index_error_if", "target",
 ]  # fmt: skip
@@ -142,12 +142,6 @@ def on_compilation(start, end):
     event.register("numba:compile", Listener())
 
 
-def assignments(state, kind):
-    """The assignments of a function whose value is of one kind."""
-    for block in state.func_ir.blocks.values():
-        yield from (each for each in block.find_insts(numba_ir.Assign) if isinstance(each.value, kind))
-
-
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _ConstantArguments(FunctionPass):
     """Replaces arguments of literal types by constants."""
@@ -159,16 +153,23 @@ class _ConstantArguments(FunctionPass):
 
     def run_pass(self, state):
         changed = False
-        for statement in assignments(state, numba_ir.Arg):
-            kind = state.args[statement.value.index]
-            if isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
-                constant = numba_ir.Const(kind.literal_value, statement.loc)
-                definitions = state.func_ir._definitions[statement.target.name]
-                definitions[definitions.index(statement.value)] = statement.value = constant
-                changed = True
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(numba_ir.Assign):
+                changed |= self._replace(state, statement)
         if changed:
             state.func_ir._consts = ConstantInference(state.func_ir)
         return changed
+
+    def _replace(self, state, statement):
+        if not isinstance(statement.value, numba_ir.Arg):
+            return False
+        kind = state.args[statement.value.index]
+        if not isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
+            return False
+        constant = numba_ir.Const(kind.literal_value, statement.loc)
+        definitions = state.func_ir._definitions[statement.target.name]
+        definitions[definitions.index(statement.value)] = statement.value = constant
+        return True
 
 
 class KernelCompiler(CompilerBase):
