@@ -48,6 +48,7 @@ from ..rounding.float32 import (
     epilogue,
     exponent_of,
     extended_range,
+    factor_of_row,
     fields_of,
     in_range,
     keeps_zero_signs,
@@ -55,10 +56,10 @@ from ..rounding.float32 import (
     needs_range_check,
     normalized,
     power,
+    product,
     round_clamped,
     rounded_add,
     rounded_add_product,
-    rounded_product,
     rounded_term,
     rounded_upward,
     veltkamp_rne,
@@ -72,7 +73,6 @@ from ..runtime.intrinsics import (
     is_finite,
     magnitude_of,
     multiply_add,
-    multiply_floats,
     right32,
     set_rounding,
     subtract_floats,
@@ -187,7 +187,7 @@ def only_negative_zeros(style, products, a, b, i, j, start, stop, step, scale, g
         x, y = a[i, k] * scale, b[k, j]
         if x * y > 0 or bits_from_float(x * y) == NONE:
             return False
-        if (x * y if products >= EXACT else rounded_product(style, products, x, y, g)) != 0:
+        if product(style, products, x, y, g) != 0:
             return False
     return True
 
@@ -200,8 +200,7 @@ def in_order(style, products, scratch=SINGLE):
     @kernel_of(arguments(scratch))
     def kernel(acc, panel, bailed_out, a, b, out, ranges, index, seeds, fresh, direction, params):
         wide_vectors()
-        if style != NATIVE:
-            g = fields_of(params)
+        g = fields_of(params)
         scale = float_from_bits(params[SCALE])
         unit = scale if fast else np.float32(1)
         if scans_range:
@@ -235,13 +234,6 @@ def in_order(style, products, scratch=SINGLE):
                         ys = panel[d]
                         if products == ROUNDED_WIDE_RANGE:
                             add_wide_range(row, a[i0 + i, start + d * step], ys, scale, g)
-                        elif style == NATIVE:
-                            x = converted(a[i0 + i, start + d * step], row[0])
-                            for j in range(row.size):
-                                if products >= EXACT:
-                                    row[j] = multiply_add(x, ys[j], row[j])
-                                else:
-                                    row[j] = add_floats(row[j], multiply_floats(x, ys[j]))
                         elif style == DIRECTED_MONOTONE:
                             x, top = a[i0 + i, start + d * step] * unit, NONE
                             for j in range(row.size):
@@ -252,7 +244,7 @@ def in_order(style, products, scratch=SINGLE):
                                 bailed_out[part, i0 + i, c] = True
                                 break
                         else:
-                            x = a[i0 + i, start + d * step] * unit
+                            x = factor_of_row(style, a[i0 + i, start + d * step], unit, row[0])
                             for j in range(row.size):
                                 row[j] = rounded_add_product(style, products, row[j], x, ys[j], g)
                     if not is_last_panel:
@@ -276,44 +268,35 @@ def in_order(style, products, scratch=SINGLE):
 
 
 @inline
+def nearest_add(style, u, v, g):
+    """u + v to nearest."""
+    return add_floats(u, v) if style == NATIVE else veltkamp_rne(u + v, float_from_bits(g[FACTOR]))
+
+
+@inline
+def nearest_subtract(style, u, v, g):
+    """u - v to nearest."""
+    return subtract_floats(u, v) if style == NATIVE else veltkamp_rne(u - v, float_from_bits(g[FACTOR]))
+
+
+@inline
 def kahan_step(style, products, x, y, s, c, g):
     """(sum, compensation) after one more product."""
-    factor = float_from_bits(g[FACTOR])
-    p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
-    z = veltkamp_rne(p - c, factor)
-    t = veltkamp_rne(s + z, factor)
-    return t, veltkamp_rne(veltkamp_rne(t - s, factor) - z, factor)
+    z = nearest_subtract(style, product(style, products, x, y, g), c, g)
+    t = nearest_add(style, s, z, g)
+    compensation = nearest_subtract(style, nearest_subtract(style, t, s, g), z, g)
+    return t, compensation if style != NATIVE or is_finite(t) else converted(np.float32(0), c)
 
 
 @inline
 def neumaier_step(style, products, x, y, s, c, g):
     """(sum, compensation) after one more product."""
-    factor = float_from_bits(g[FACTOR])
-    p = x * y if products >= EXACT else rounded_product(style, products, x, y, g)
-    t = veltkamp_rne(s + p, factor)
-    s_is_larger = abs(s) >= abs(p)
-    large, small = s if s_is_larger else p, p if s_is_larger else s
-    return t, veltkamp_rne(c + veltkamp_rne(veltkamp_rne(large - t, factor) + small, factor), factor)
-
-
-@inline
-def native_kahan_step(x, y, s, c):
-    """(sum, compensation) after one more product, in the carrier's own format."""
-    z = subtract_floats(multiply_floats(x, y), c)
-    t = add_floats(s, z)
-    compensation = subtract_floats(subtract_floats(t, s), z)
-    return t, compensation if is_finite(t) else converted(np.float32(0), c)
-
-
-@inline
-def native_neumaier_step(x, y, s, c):
-    """(sum, compensation) after one more product, in the carrier's own format."""
-    p = multiply_floats(x, y)
-    t = add_floats(s, p)
+    p = product(style, products, x, y, g)
+    t = nearest_add(style, s, p, g)
     s_is_larger = magnitude_of(s) >= magnitude_of(p)
     large, small = s if s_is_larger else p, p if s_is_larger else s
-    compensation = add_floats(c, add_floats(subtract_floats(large, t), small))
-    return t, compensation if is_finite(t) else c
+    compensation = nearest_add(style, c, nearest_add(style, nearest_subtract(style, large, t, g), small, g), g)
+    return t, compensation if style != NATIVE or is_finite(t) else c
 
 
 @functools.cache
@@ -330,8 +313,7 @@ def compensated(style, products, scratch=SINGLE, neumaier=False):
         wide_vectors()
         if scans_range:
             bail_out_of_rows(style, products, a, b, params, bailed_out)
-        if style != NATIVE:
-            g = fields_of(params)
+        g = fields_of(params)
         scale = float_from_bits(params[SCALE])
         tile_rows = acc.shape[0] // 2
         set_rounding(np.int32(direction))
@@ -351,29 +333,18 @@ def compensated(style, products, scratch=SINGLE, neumaier=False):
                     s, r = acc[i], acc[tile_rows + i]
                     for d in range(depth):
                         ys = panel[d]
-                        if style == NATIVE:
-                            x = converted(a[i0 + i, start + d * step], s[0])
-                            for j in range(s.size):
-                                if neumaier:
-                                    s[j], r[j] = native_neumaier_step(x, ys[j], s[j], r[j])
-                                else:
-                                    s[j], r[j] = native_kahan_step(x, ys[j], s[j], r[j])
-                        else:
-                            x = a[i0 + i, start + d * step] * scale
-                            for j in range(s.size):
-                                if neumaier:
-                                    s[j], r[j] = neumaier_step(style, products, x, ys[j], s[j], r[j], g)
-                                else:
-                                    s[j], r[j] = kahan_step(style, products, x, ys[j], s[j], r[j], g)
+                        x = factor_of_row(style, a[i0 + i, start + d * step], scale, s[0])
+                        for j in range(s.size):
+                            if neumaier:
+                                s[j], r[j] = neumaier_step(style, products, x, ys[j], s[j], r[j], g)
+                            else:
+                                s[j], r[j] = kahan_step(style, products, x, ys[j], s[j], r[j], g)
                 start += depth * step
             for i in range(rows):
                 s, r, target = acc[i], acc[tile_rows + i], out[part, i0 + i, j0 : j0 + columns]
                 if adds:
                     for j in range(s.size):
-                        if style == NATIVE:
-                            s[j] = add_floats(s[j], r[j])
-                        else:
-                            s[j] = veltkamp_rne(s[j] + r[j], float_from_bits(g[FACTOR]))
+                        s[j] = nearest_add(style, s[j], r[j], g)
                 if not fast:
                     copy(s[:columns], target)
                 elif not bailed_out[part, i0 + i, c]:
@@ -384,17 +355,9 @@ def compensated(style, products, scratch=SINGLE, neumaier=False):
 
 
 @inline
-def native_pair(products, x0, y0, x1, y1):
-    """The sum of two products in the carrier's own format."""
-    p = multiply_floats(x0, y0)
-    return multiply_add(x1, y1, p) if products >= EXACT else add_floats(p, multiply_floats(x1, y1))
-
-
-@inline
 def pair_sum(style, products, x0, y0, x1, y1, g):
     """The rounded sum of two products."""
-    p = x0 * y0 if products >= EXACT else rounded_product(style, products, x0, y0, g)
-    return rounded_add_product(style, products, p, x1, y1, g)
+    return rounded_add_product(style, products, product(style, products, x0, y0, g), x1, y1, g)
 
 
 @functools.cache
@@ -412,8 +375,7 @@ def in_tree(style, products, scratch=SINGLE):
         wide_vectors()
         if scans_range:
             bail_out_of_rows(style, products, a, b, params, bailed_out)
-        if style != NATIVE:
-            g = fields_of(params)
+        g = fields_of(params)
         scale = float_from_bits(params[SCALE])
         unit = scale if fast else np.float32(1)
         tile_rows = stack.shape[0] // depth
@@ -447,65 +409,43 @@ def in_tree(style, products, scratch=SINGLE):
                     top += tile_rows
                     for i in range(rows):
                         u, xs = stack[top + i], a[i0 + i]
-                        if style == NATIVE:
-                            x0, x1 = converted(xs[ks[0]], u[0]), converted(xs[ks[1]], u[0])
-                            x2, x3 = converted(xs[ks[2]], u[0]), converted(xs[ks[3]], u[0])
-                            for j in range(y0.size):
-                                v = native_pair(products, x0, y0[j], x1, y1[j])
-                                u[j] = add_floats(v, native_pair(products, x2, y2[j], x3, y3[j]))
-                        else:
-                            x0, x1, x2, x3 = xs[ks[0]] * unit, xs[ks[1]] * unit, xs[ks[2]] * unit, xs[ks[3]] * unit
-                            for j in range(y0.size):
-                                v = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
-                                w = pair_sum(style, products, x2, y2[j], x3, y3[j], g)
-                                u[j] = rounded_add(style, products, v, w, g)
+                        x0 = factor_of_row(style, xs[ks[0]], unit, u[0])
+                        x1 = factor_of_row(style, xs[ks[1]], unit, u[0])
+                        x2 = factor_of_row(style, xs[ks[2]], unit, u[0])
+                        x3 = factor_of_row(style, xs[ks[3]], unit, u[0])
+                        for j in range(y0.size):
+                            v = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
+                            w = pair_sum(style, products, x2, y2[j], x3, y3[j], g)
+                            u[j] = rounded_add(style, products, v, w, g)
                 elif count == 2:
                     top += tile_rows
                     for i in range(rows):
                         u, xs = stack[top + i], a[i0 + i]
-                        if style == NATIVE:
-                            x0, x1 = converted(xs[ks[0]], u[0]), converted(xs[ks[1]], u[0])
-                            for j in range(y0.size):
-                                u[j] = native_pair(products, x0, y0[j], x1, y1[j])
-                        else:
-                            x0, x1 = xs[ks[0]] * unit, xs[ks[1]] * unit
-                            for j in range(y0.size):
-                                u[j] = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
+                        x0 = factor_of_row(style, xs[ks[0]], unit, u[0])
+                        x1 = factor_of_row(style, xs[ks[1]], unit, u[0])
+                        for j in range(y0.size):
+                            u[j] = pair_sum(style, products, x0, y0[j], x1, y1[j], g)
                 elif merged[0] > 0:
                     for i in range(rows):
                         u = stack[top + i]
-                        if style == NATIVE:
-                            x = converted(a[i0 + i, ks[0]], u[0])
-                            for j in range(y0.size):
-                                if products >= EXACT:
-                                    u[j] = multiply_add(x, y0[j], u[j])
-                                else:
-                                    u[j] = add_floats(u[j], multiply_floats(x, y0[j]))
-                        else:
-                            x = a[i0 + i, ks[0]] * unit
-                            for j in range(y0.size):
-                                u[j] = rounded_add_product(style, products, u[j], x, y0[j], g)
+                        x = factor_of_row(style, a[i0 + i, ks[0]], unit, u[0])
+                        for j in range(y0.size):
+                            u[j] = rounded_add_product(style, products, u[j], x, y0[j], g)
                 else:
                     top += tile_rows
                     for i in range(rows):
                         u = stack[top + i]
-                        if style == NATIVE:
-                            x = converted(a[i0 + i, ks[0]], u[0])
-                            for j in range(y0.size):
-                                u[j] = multiply_floats(x, y0[j])
-                        else:
-                            x = a[i0 + i, ks[0]] * unit
-                            for j in range(y0.size):
-                                v = x * y0[j] if products >= EXACT else rounded_product(style, products, x, y0[j], g)
-                                u[j] = rounded_term(style, products, v, g) if products >= EXACT and length == 1 else v
+                        x = factor_of_row(style, a[i0 + i, ks[0]], unit, u[0])
+                        for j in range(y0.size):
+                            v = product(style, products, x, y0[j], g)
+                            if style != NATIVE and products >= EXACT and length == 1:
+                                v = rounded_term(style, products, v, g)
+                            u[j] = v
                 for _ in range(adds):
                     for i in range(rows):
                         u, v = stack[top - tile_rows + i], stack[top + i]
                         for j in range(u.size):
-                            if style == NATIVE:
-                                u[j] = add_floats(u[j], v[j])
-                            else:
-                                u[j] = rounded_add(style, products, u[j], v[j], g)
+                            u[j] = rounded_add(style, products, u[j], v[j], g)
                     top -= tile_rows
             for i in range(rows):
                 target = out[part, i0 + i, j0 : j0 + columns]

@@ -39,13 +39,16 @@ import numpy as np
 
 from ..runtime.intrinsics import (
     add32,
+    add_floats,
     and32,
     bits_from_float,
+    converted,
     float_from_bits,
     float_from_half,
     half_from_float,
     left32,
     multiply_add,
+    multiply_floats,
     or32,
     right32,
 )
@@ -210,6 +213,20 @@ def bf16_sum(u, v):
 
 
 @inline
+def factor_of_row(style, a, unit, like):
+    """One factor of the products of a row: scaled, or in the style NATIVE as a number of the type of `like`."""
+    return converted(a, like) if style == NATIVE else a * unit
+
+
+@inline
+def product(style, products, x, y, g):
+    """x * y as it enters a sum."""
+    if style == NATIVE:
+        return multiply_floats(x, y)
+    return x * y if products >= EXACT else rounded_product(style, products, x, y, g)
+
+
+@inline
 def rounded_product(style, products, x, y, g):
     """x * y in the format; g: the fields of the parameters."""
     factor, clamp_factor = float_from_bits(g[FACTOR]), float_from_bits(g[CLAMP_FACTOR])
@@ -263,6 +280,8 @@ def rounded_sum(style, products, s, g):
 @inline
 def rounded_add(style, products, u, v, g):
     """The rounded sum of two terms or sums."""
+    if style == NATIVE:
+        return add_floats(u, v)
     return bf16_sum(u, v) if style == TO_ODD else rounded_sum(style, products, u + v, g)
 
 
@@ -283,6 +302,8 @@ def add_product(style, products, acc, x, y, g):
 @inline
 def rounded_add_product(style, products, acc, x, y, g):
     """The rounded sum of an accumulator and a product."""
+    if style == NATIVE:
+        return multiply_add(x, y, acc) if products >= EXACT else add_floats(acc, multiply_floats(x, y))
     if style == TO_ODD:
         return bf16_sum(acc, x * y)
     return rounded_sum(style, products, add_product(style, products, acc, x, y, g), g)
