@@ -640,6 +640,82 @@ def check_elementwise_operation() -> None:
     assert fs.explain_plan("distance", x, y).candidate == "table"
 
 
+def test_a_mathematical_function(tmp_path):
+    copy = Copy(tmp_path)
+    reference = "floatsim/reference/functions.py"
+    copy.replace(
+        reference,
+        "def _rsqrt(",
+        """\
+def _softsign(x: Number) -> Number:
+    return _finite(1, 0, x.sign) if x.is_infinite else x if x.is_zero else _exact(x.fraction / (1 + abs(x.fraction)))
+
+
+def _rsqrt(""",
+    )
+    copy.insert(reference, ('    "reciprocal": _reciprocal,\n', '    "softsign": _softsign,\n'))
+    copy.replace(
+        "kernels/floatsim_kernels/functions/enclosures.py",
+        "@inline\ndef rsqrt(",
+        """\
+@inline
+def softsign(x):
+    one = math.copysign(1.0, x)  # two operations with an error of u each
+    return _if_both(abs(x) == _INFINITY, (one, one), _around(x / (1.0 + abs(x)), _E50))
+
+
+@inline
+def rsqrt(""",
+    )
+    copy.insert(
+        "floatsim/emulator/elementwise/operations.py",
+        ('"softplus": ("", lambda x: np.logaddexp(0, x)), ', '"softsign": ("", lambda x: x / (1 + abs(x))), '),
+    )
+    functions = "floatsim/arrays/elementwise/functions.py"
+    copy.insert(functions, ('    "softplus",\n', '    "softsign",\n'))
+    copy.replace(
+        functions,
+        "@implements(np.cbrt)",
+        """\
+@operation
+def softsign(
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+) -> FloatResult:
+    return _call("softsign", {"a": a}, format, out, options)
+
+
+@implements(np.cbrt)""",
+    )
+    copy.insert("floatsim/__init__.py", ('"reciprocal rsqrt sigmoid silu sin sinh softplus ', "softsign "))
+    assert_recipe("A mathematical function", copy)
+    copy.check("check_mathematical_function")
+
+
+def check_mathematical_function() -> None:
+    """Every FP16 number in two directions, from the enclosures and from the table, and FP32 numbers."""
+    rng = np.random.default_rng(2)
+    for fmt in (fs.FP16, fs.FP32):
+        codes = np.arange(1 << 16) if fmt == fs.FP16 else codes_near_one(fmt, (300,), rng)
+        x = fs.from_codes(codes.astype(fmt.code_dtype), fmt)
+        for rounding in (fs.Rounding.TOWARD_POSITIVE, fs.Rounding.TIES_TO_EVEN):
+            sample = rng.permutation(codes.size)[:300]
+            for given, places in ((x[sample], np.arange(300)), (x, sample)):  # long calls are read from a table
+                got, flags = fs.softsign(given, rounding=rounding, return_flags=True)
+                for i, code in zip(places, x.codes[sample], strict=True):
+                    number, attributes = scalar.decode(int(code), fmt), RoundingAttributes(rounding)
+                    if number.is_nan:
+                        expected = scalar.nan_result(fmt, number)
+                    elif number.is_infinite:
+                        one = scalar.from_fraction(-1 if number.sign else 1)
+                        expected = scalar.round_pack(one, fmt, attributes)
+                    elif number.is_zero:
+                        expected = code, 0
+                    else:
+                        exact = number.fraction / (1 + abs(number.fraction))
+                        expected = scalar.round_pack(scalar.from_fraction(exact), fmt, attributes)
+                    assert (got.codes[i], flags[i]) == (expected[0], expected[1] & FLAGS), (fmt, rounding, code)
+
+
 ELEMENTWISE_CANDIDATE = '''
 """Products of FP4 numbers from a table of NumPy."""
 
