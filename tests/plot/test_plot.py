@@ -129,13 +129,14 @@ def test_text_can_be_read_on_light_and_dark_backgrounds(name, looks):
         ax = DRAWINGS[name]()
         ax.figure.canvas.draw()
         page = ax.figure.get_facecolor()
-        cells = [p for p in ax.patches if p.get_fill() and p.get_facecolor()[3] == 1 and not p.get_hatch()]
+        opaque = [p for p in ax.patches if p.get_fill() and p.get_facecolor()[3] == 1 and not p.get_hatch()]
+        cells = [(p.get_window_extent(), p.get_facecolor()) for p in opaque]
         texts = [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels(), ax.title, ax.xaxis.label, ax.yaxis.label]
         for text in texts:
             if not text.get_text():
                 continue
             x, y = text.get_window_extent().get_points().mean(axis=0)
-            behind = [p.get_facecolor() for p in cells if p.get_window_extent().contains(x, y)]
+            behind = [colour for extent, colour in cells if extent.contains(x, y)]
             box = text.get_bbox_patch()
             face = box.get_facecolor() if box is not None else behind[-1] if behind else page
             assert contrast_of(text.get_color(), face) >= 1.8, (text.get_text(), text.get_color(), face)

@@ -323,7 +323,7 @@ def test_no_false_name_in_forty_runs():
 @pytest.mark.full
 def test_no_false_name_in_a_thousand_correct_runs():
     check_correct_runs(range(1000))
-    check_corrupted_runs(range(300))
+    check_corrupted_runs(range(100))
 
 
 # -- arrays without their source ---------------------------------------------------------------------------------------
