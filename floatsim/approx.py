@@ -1,7 +1,7 @@
 """Approximations of functions by the special-function unit of a GPU, to the bit: `ex2.approx`, `rcp.approx` ...
 
-Programs for GPUs call these instructions directly, or in faster versions of `exp`, `sin` or a division. The functions of
-`floatsim` itself, such as `fs.exp2`, are correctly rounded, and return other bits.
+Programs for GPUs call these instructions directly, or in faster versions of `exp`, `sin` or a division. The functions
+of `floatsim` itself, such as `fs.exp2`, are correctly rounded, and return other bits.
 
 >>> import floatsim as fs, numpy as np
 >>> x = np.float32([0.1, 0.2, 0.3])

@@ -41,6 +41,7 @@ _NAN, _INFINITY, _ONE, _SIGN = 0x7FFFFFFF, 0x7F800000, 0x3F800000, 0x80000000
 _TRAILING, _BIAS = 23, 127
 _LEADING = 1 << _TRAILING
 _FRACTION = _LEADING - 1
+_NEAREST = RoundingAttributes()
 _TURN = 0x3E22F983
 """1 / (2 pi) in FP32: sin and cos multiply their argument by it."""
 
@@ -100,7 +101,7 @@ def approximate(
     evaluate = functools.partial(_FUNCTIONS[function], table=unit.interpolator(function))
     if format == FP32:
         return evaluate(code) if flush else _scaled(SCALINGS.get(function, ()), code, evaluate)
-    wide, _ = convert(decode(code, format), FP32, RoundingAttributes())
+    wide, _ = convert(decode(code, format), FP32, _NEAREST)
     return _truncated_to(evaluate(wide), format)
 
 
@@ -124,9 +125,7 @@ def _scaled(scalings: tuple[Scaling, ...], code: int, evaluate: Callable[[int], 
     return evaluate(code)
 
 
-def _rounded(
-    operation: Callable[..., Result], a: Number, b: Number, attributes: RoundingAttributes = RoundingAttributes()
-) -> int:
+def _rounded(operation: Callable[..., Result], a: Number, b: Number, attributes: RoundingAttributes = _NEAREST) -> int:
     """Return the code of an FP32 operation. Its NaN is that of the unit."""
     code, _ = operation(a, b, FP32, attributes)
     return _NAN if code & ~_SIGN > _INFINITY else code

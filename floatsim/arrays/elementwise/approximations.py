@@ -1,7 +1,7 @@
 """`fs.approx`: the approximations of functions that a GPU's special-function unit computes, to the bit.
 
-They are the instructions `ex2.approx`, `rcp.approx` and so on of NVIDIA's PTX. `floatsim.reference.special_functions` is
-the specification, and `floatsim.tensorcore.special_functions` has the tables.
+They are the instructions `ex2.approx`, `rcp.approx` and so on of NVIDIA's PTX.
+`floatsim.reference.special_functions` is the specification, and `floatsim.tensorcore.special_functions` has the tables.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from floatsim.arrays.array.conversion import out_codes
+from floatsim.arrays.array.float_array import wrap
 from floatsim.arrays.array.interop import stays_on_device
-from floatsim.arrays.array.operands import check_shapes, deliver, read_operands
+from floatsim.arrays.array.operands import check_shapes, read_operands
 from floatsim.arrays.array.types import FloatResult, Floats, Out
 from floatsim.emulator.elementwise import approximations
 from floatsim.tensorcore.special_functions import as_form, as_unit
@@ -68,14 +69,17 @@ def _call(function: str, arguments: dict[str, Any], device: str, ftz: bool | Non
     fmt = operands[0][1]
     flush = as_form(function, next(iter(arguments)), fmt, ftz, unit)
     shape = check_shapes(arguments, operands)
-    if out is not None:
-        out_codes(out, fmt, shape)
+    target = None if out is None else out_codes(out, fmt, shape)
     codes = [codes for codes, _ in operands]
     if function == "div":
-        result = approximations.divide(codes[0], codes[1], flush, unit.name)
+        results = approximations.divide(codes[0], codes[1], flush, unit.name, target)
     else:
-        result = approximations.approximate(function, codes[0], fmt, flush, unit.name)
-    return deliver(result, fmt, float_array, out)
+        results = approximations.approximate(function, codes[0], fmt, flush, unit.name, target)
+    if target is None:
+        return wrap(results, fmt, float_array)
+    if results is not target:
+        target[...] = results
+    return out
 
 
 @_documented(_THREE, "FP16 has the form without `.ftz`, BF16 the one with it. FP32 has both; the default is False.")
