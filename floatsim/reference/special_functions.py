@@ -17,7 +17,6 @@ constants, the truncated square and the special cases were found in outputs that
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -33,7 +32,14 @@ from floatsim.reference.scalar import (
     multiply,
     subtract,
 )
-from floatsim.tensorcore.special_functions import SCALINGS, Interpolator, Scaling, as_form, as_unit
+from floatsim.tensorcore.special_functions import (
+    SCALINGS,
+    Interpolator,
+    Scaling,
+    SpecialFunctionUnit,
+    as_form,
+    as_unit,
+)
 
 __all__ = ["approximate", "divide", "interpolate", "truncated_square"]
 
@@ -98,7 +104,7 @@ def approximate(
     """
     unit = as_unit(device)
     flush = as_form(function, "code", format, ftz, unit)
-    evaluate = functools.partial(_FUNCTIONS[function], table=unit.interpolator(function))
+    evaluate = _evaluator(function, unit)
     if format == FP32:
         return evaluate(code) if flush else _scaled(SCALINGS.get(function, ()), code, evaluate)
     wide, _ = convert(decode(code, format), FP32, _NEAREST)
@@ -107,10 +113,16 @@ def approximate(
 
 def divide(a: int, b: int, *, ftz: bool = False, device: str = "sm_90") -> int:
     """Return the code of a times the approximated reciprocal of b, rounded to nearest, all in FP32."""
-    evaluate = functools.partial(_rcp, table=as_unit(device).interpolator("rcp"))
+    evaluate = _evaluator("rcp", as_unit(device))
     subnormal, _ = SCALINGS["rcp"]
     inverse = evaluate(b) if ftz else _scaled((subnormal,), b, evaluate)
     return _rounded(multiply, decode(a, FP32, ftz), decode(inverse, FP32, ftz), RoundingAttributes(daz=ftz, ftz=ftz))
+
+
+def _evaluator(function: str, unit: SpecialFunctionUnit) -> Callable[[int], int]:
+    """Return the function of FP32 codes with `.ftz`, or without a choice."""
+    table, of = unit.interpolator(function), _FUNCTIONS[function]
+    return lambda code: of(code, table)
 
 
 def _scaled(scalings: tuple[Scaling, ...], code: int, evaluate: Callable[[int], int]) -> int:

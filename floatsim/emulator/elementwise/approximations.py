@@ -109,7 +109,8 @@ def _layout(reading: _Reading, table: Interpolator, field: int) -> int:
         first, unused = sum(table.segments[:k]), _TRAILING - index_bits - table.low_bits
     left, right = _shifts(reading, field, unused)
     added = (exponent - table.fraction_bits - _WIDE_BIAS) % 512
-    return left << loops.LEFT | right << loops.RIGHT | first << loops.FIRST | added << _TRAILING
+    entry: int = left << loops.LEFT | right << loops.RIGHT | first << loops.FIRST | added << _TRAILING
+    return entry
 
 
 @functools.lru_cache(maxsize=32)
@@ -253,6 +254,8 @@ def _every_result(function: str, unit: str, fmt: FloatFormat) -> Codes:
     results = _new(function, unit, wide)
     table, _ = elementwise("convert", [(results, FP32)], fmt, _TRUNCATED, False)
     infinite = _is_in(results, _MAGNITUDE, fmt.emax + 1 + _BIAS << _TRAILING, _INFINITY)
-    table[infinite] = table[infinite] & fmt.code_dtype.type(fmt.sign_mask) | fmt.code_dtype.type(fmt.infinity_code)
+    assert fmt.infinity_code is not None
+    table[infinite] &= fmt.code_dtype.type(fmt.sign_mask)
+    table[infinite] |= fmt.code_dtype.type(fmt.infinity_code)
     table[_is_nan(results)] = fmt.magnitude_mask
     return table
