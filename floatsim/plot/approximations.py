@@ -77,11 +77,12 @@ def approximation_error(
     ax.axhline(0, color=colours.ink, lw=0.8)
     ax.plot(arguments, (results - exact(arguments)) / ulp, ",", color=mixed(colours.ink, colours.background, 0.55))
     segments = 1 << _TRAILING - table.low_bits
+    tints = [mixed(tint, "white", 0.4) if colours.dark else tint for tint in _COLOURS]
     for segment in range(segments):
         x = np.linspace(0, 1 << table.low_bits, _CURVE_POINTS)
         value = _significand(table, segment, x) * ulp * 2.0**_TRAILING
         argument = 1 + (segment + x / (1 << table.low_bits)) / segments
-        ax.plot(argument, (value - exact(argument)) / ulp, color=_COLOURS[segment % 2], lw=1.4)
+        ax.plot(argument, (value - exact(argument)) / ulp, color=tints[segment % 2], lw=1.4)
     ax.set(xlim=(1, 2), xlabel="argument", ylabel="error, ulp")
     ax.spines[["top", "right"]].set_visible(False)
     return titled(ax, title, **HEADING)
