@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -337,8 +338,16 @@ def _whole(product: Product, result: FloatArray, name: str) -> bool:
 
 
 def _sampled(product: Product, result: FloatArray, where: Any = None, elements: int = _ELEMENTS) -> _Experiment:
-    """Return some elements of a product, spread over the result or over the places `where`."""
-    places = np.argwhere(np.ones(result.shape, bool) if where is None else where)
+    """Return some rows and columns of a product, or single elements spread over the places `where`."""
+    if where is None:
+        m, n = result.shape[-2:]
+        width = min(n, max(math.isqrt(elements - 1) + 1, -(-elements // m)))
+        rng = np.random.default_rng(0)
+        rows = np.sort(rng.permutation(m)[: -(-elements // width)])
+        columns = np.sort(rng.permutation(n)[:width])
+        codes = np.ascontiguousarray(result.codes.reshape(-1, m, n)[0][np.ix_(rows, columns)])
+        return _Experiment(product.part(rows, columns), FloatArray(codes, result.format))
+    places = np.argwhere(where)
     chosen = places[np.unique(np.linspace(0, len(places) - 1, min(len(places), elements)).astype(int))]
     rows, columns = chosen.T
     return _Experiment(product.elements(rows, columns), FloatArray(result.codes[rows, columns], result.format))
