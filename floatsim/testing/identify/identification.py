@@ -62,7 +62,7 @@ _REGIONS = 8  # parts of a result that are identified
 _SHOWN = 6  # names of an ambiguous result that the text lists
 _NEAR = 3  # near misses that are named
 _LEAST_NEAR = 1 / 4  # the share of equal elements of a near miss: unlike sums agree on a tenth of hard elements
-_LENGTHS = 64  # other numbers of terms among which the one that separates descriptions is chosen
+_LENGTHS = 17  # other numbers of terms among which the one that separates descriptions is chosen
 _RULES = 12  # rules for the parts of K that are separated at a time
 _OTHER_KS = 3  # other numbers of terms that a kernel is called with
 _SIDE = 24  # rows and columns of products that tell descriptions apart
@@ -637,18 +637,17 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
         if k is None:
             break
         tried.append(k)
+        more = f" and {len(left) - 2} more" if len(left) > 2 else ""
+        note = f"for K = {kernel.shape[1]}, {brief(left[0])} and {brief(left[1])}{more} are one sum; for K = {k}"
         try:
             pairs = _other_pairs(kernel.with_k(k), search.seed)
         except Exception as error:
-            note = f"K = {k}, which separates {brief(left[0])} from {brief(left[1])}: the kernel raised"
-            return replace(found, notes=(*found.notes, f"{note} {type(error).__name__}: {error}"))
+            note += f", which separates them, the kernel raised {type(error).__name__}: {error}"
+            return replace(found, notes=(*found.notes, note))
         experiments = _sampled_all(pairs, _CONFIRMED)
         kept = [rule for rule in left if _reproduces(rule, experiments)]
         if not kept:
-            note = (
-                f"for K = {kernel.shape[1]} {brief(left[0])} and {brief(left[1])} are one sum; for K = {k} the kernel "
-                "has another sum than each of them"
-            )
+            note += " the kernel has another sum than each of them"
             return replace(found, notes=(*found.notes, note))
         left = kept
     return replace(found, names=(brief(left[0]),))
@@ -657,7 +656,7 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
 def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequence[int]) -> int | None:
     """Return another number of terms, for which most of these rules differ; None if all are one sum for each.
 
-    It has the alignment of K, up to 16 terms, as kernels may need that.
+    It is a little longer than K, and has its alignment, up to 16 terms, as kernels may need that.
     """
     k = kernel.shape[1]
     step = min(k & -k, 16)
