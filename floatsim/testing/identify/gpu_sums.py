@@ -6,9 +6,12 @@ what the kernel does after the sum. A new kind of kernel is one more row.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from floatsim.accumulation import (
     Accumulation,
@@ -21,6 +24,7 @@ from floatsim.accumulation import (
     Tf32x3,
     tensor_cores,
 )
+from floatsim.accumulation.partition import positions
 from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64, TF32, FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.tensorcore.architectures import ARCHITECTURES, as_architecture
@@ -41,12 +45,16 @@ _TRITON = tuple(k for half in range(2) for k in range(32) if k // 2 % 2 == half)
 
 
 class Conversion(NamedTuple):
-    """What a kernel does with operands of some formats: the format of the unit's operands, the sum, and the chains."""
+    """What a kernel does with operands of some formats: the format of the unit's operands, the sum, and the chains.
+
+    `order` is the order of the terms, if the kernel changes it with the conversion.
+    """
 
     operands: tuple[FloatFormat, ...]
     reads: FloatFormat | None
     whole: Callable[[Accumulation], Accumulation]
     chain: Callable[[Accumulation], Accumulation]
+    order: tuple[int, ...] | None = None
 
 
 def _as_it_is(x: Accumulation) -> Accumulation:
@@ -60,9 +68,25 @@ CONVERSIONS = (
     Conversion((FP32,), TF32, lambda x: Converted(TF32, x, Rounding.TIES_TO_AWAY), _as_it_is),
     Conversion((FP32,), TF32, _as_it_is, Tf32x3),
     Conversion((FP32,), BF16, lambda x: Converted(BF16, x), _as_it_is),
-    Conversion((E4M3, E5M2), FP16, lambda x: Converted(FP16, Permuted(_TRITON, x)), _as_it_is),
+    Conversion((E4M3, E5M2), FP16, lambda x: Converted(FP16, x), _as_it_is, _TRITON),
 )
 """The conversions of operands; no format stands for all."""
+
+
+_FILTERS = ("3x3", "5x5", "7x7", "1x3", "3x1")
+_CHANNELS = (8, 16, 32, 64, 128, 256)
+_WAYS = ("", "-descending")
+
+
+def _orders_of_terms(conversion: Conversion, k: int) -> list[tuple[int, ...] | str | None]:
+    """Return the orders of the terms: that of the conversion, or as they are, then those of convolutions."""
+    if conversion.order is not None:
+        return [conversion.order]
+    convolutions = [
+        f"conv-{each}x{channels}{way}" for each in _FILTERS for channels in _CHANNELS for way in _WAYS
+        if k % (int(each[0]) * int(each[-1]) * channels) == 0
+    ]  # fmt: skip
+    return [None, *convolutions]
 
 
 class Sum(NamedTuple):
@@ -72,22 +96,20 @@ class Sum(NamedTuple):
     through: FloatFormat | None = None
 
 
-def _sums(narrow: Sequence[FloatFormat]) -> list[Sum]:
-    """Return the sums of the parts: in FP32, of parts stored in a narrow format, with a stored sum, and narrow."""
+def _sums(narrow: Sequence[FloatFormat], results: FloatFormat | None = None) -> list[Sum]:
+    """Return the sums of the parts: in FP32, of parts stored in a narrow format, with a stored sum, and narrow.
+
+    Of results in a narrow format, the first three are two: a conversion does nothing, and a stored sum is narrow.
+    """
     found = [Sum(Sequential(FP32))]
     for fmt in narrow:
-        found += [
-            Sum(Converted(fmt, Sequential(FP32))),
-            Sum(Sequential(FP32), fmt),
-            Sum(Sequential(fmt)),
-        ]
+        stored = [Sum(Converted(fmt, Sequential(FP32))), Sum(Sequential(FP32), fmt)]
+        found += [*(stored if fmt != results else []), Sum(Sequential(fmt))]
     return found
 
 
 @functools.lru_cache(maxsize=64)
-def _classes(
-    a: FloatFormat, b: FloatFormat, architecture: str | None
-) -> tuple[tuple[TensorCore, int], ...]:  # fmt: skip
+def _classes(a: FloatFormat, b: FloatFormat, architecture: str | None) -> tuple[tuple[TensorCore, int], ...]:
     """Return units of fused blocks for operands of these formats, one for each function, and the terms of a block."""
     found: dict[object, tuple[TensorCore, int]] = {}
     for name in ARCHITECTURES if architecture is None else (architecture,):
@@ -150,38 +172,51 @@ def unit_sums(
     >>> [str(each) for each in unit_sums(meetings, 40, fs.BF16, fs.BF16, fs.BF16, "hopper")]
     ['tensorcore(hopper)']
     """
-    found: dict[Accumulation, None] = {}
     narrow = [fmt for fmt in _HALVES if fmt in (a, b, result)]
-    layouts: dict[int, list[tuple[list[Order], int]]] = {}
-    for conversion in CONVERSIONS:
-        if conversion.operands and not {a, b} <= set(conversion.operands):
-            continue
+    found: dict[Accumulation, None] = {}
+    layouts: dict[object, list[tuple[list[Order], int]]] = {}
+    rows = [row for row in CONVERSIONS if not row.operands or {a, b} <= set(row.operands)]
+    tried = ((row, order) for row in rows for order in _orders_of_terms(row, k))
+    for conversion, terms in sorted(tried, key=lambda pair: isinstance(pair[1], str)):
+        if isinstance(terms, str) and found:  # convolutions, if the terms do not ascend
+            break
         x, y = (conversion.reads or fmt for fmt in (a, b))
         for unit, block in _classes(x, y, architecture):
             if unit.row(x, y).truncates and FP32 in (x, y):
                 continue
-            if block not in layouts:
-                layouts[block] = list(matched_layouts(meetings, k, block))
-            for orders, residue in layouts[block]:
-                for each in _composed(conversion, unit, orders, residue, narrow):
+            if (block, terms) not in layouts:
+                residues = RESIDUES if terms is None else (0,)
+                layouts[block, terms] = list(matched_layouts(_reordered(meetings, terms, k), k, block, residues))
+            for orders, residue in layouts[block, terms]:
+                for each in _composed(conversion, unit, orders, residue, terms, narrow):
                     found.setdefault(each)
     return list(found)
 
 
+def _reordered(meetings: Meetings, terms: tuple[int, ...] | str | None, k: int) -> Meetings:
+    """Return the meetings with the places of the terms in an order in place of their numbers."""
+    if terms is None:
+        return meetings
+    places = np.argsort(positions(Permuted(terms, Sequential(FP32)), k))
+    return dataclasses.replace(meetings, i=places[meetings.i], j=places[meetings.j])
+
+
 def _composed(
-    conversion: Conversion, unit: TensorCore, orders: Sequence[Order], residue: int, narrow: Sequence[FloatFormat]
-) -> Iterator[Accumulation]:
+    conversion: Conversion, unit: TensorCore, orders: Sequence[Order], residue: int,
+    terms: tuple[int, ...] | str | None, narrow: Sequence[FloatFormat],
+) -> Iterator[Accumulation]:  # fmt: skip
     chain: Accumulation = Residue(unit, residue) if residue else unit
     try:
         chain = conversion.chain(chain)
     except TypeError:  # no residue in three products
         return
-    for each in _sums(narrow) if orders[0].rule != "chain" else _sums(())[:1]:
+    for each in _sums(narrow, unit.output) if orders[0].rule != "chain" else _sums(())[:1]:
         for order in orders:
             try:
-                yield conversion.whole(order.of(chain, *each))
+                inner = order.of(chain, *each)
             except ValueError:  # the order does not store its sum
                 continue
+            yield conversion.whole(inner if terms is None else Permuted(terms, inner))
             break
 
 

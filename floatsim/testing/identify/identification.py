@@ -62,9 +62,9 @@ _REGIONS = 8  # parts of a result that are identified
 _SHOWN = 6  # names of an ambiguous result that the text lists
 _NEAR = 3  # near misses that are named
 _LEAST_NEAR = 1 / 4  # the share of equal elements of a near miss: unlike sums agree on a tenth of hard elements
-_LENGTHS = 17  # other numbers of terms among which the one that separates descriptions is chosen
+_STEPS = (*range(1, 17), *range(20, 68, 4))  # of other numbers of terms, one of which separates descriptions
 _RULES = 12  # rules for the parts of K that are separated at a time
-_OTHER_KS = 3  # other numbers of terms that a kernel is called with
+_OTHER_KS = 6  # other numbers of terms that a kernel is called with
 _SIDE = 24  # rows and columns of products that tell descriptions apart
 _LONG = 160  # characters of a name that the text shows whole
 
@@ -661,7 +661,7 @@ def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequenc
     k = kernel.shape[1]
     step = min(k & -k, 16)
     best, most = None, 1
-    for other in (k + step * n for n in range(1, _LENGTHS)):
+    for other in (k + step * n for n in _STEPS):
         forms = {_form(rule, kernel.a, kernel.b, other) for rule in rules[:_RULES]}
         if other not in tried and len(forms) > most:
             best, most = other, len(forms)

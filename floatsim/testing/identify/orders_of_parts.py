@@ -17,6 +17,7 @@ from floatsim.accumulation import (
     Blocked,
     Converted,
     Epilogue,
+    Permuted,
     Residue,
     SplitK,
     TensorCore,
@@ -169,7 +170,7 @@ def alternatives(description: Accumulation, a: FloatFormat, b: FloatFormat, k: i
 
 
 def _others(description: Accumulation, k: int) -> Iterator[Accumulation]:
-    if isinstance(description, Converted | Epilogue):
+    if isinstance(description, Converted | Epilogue | Permuted):
         for inner in _others(description.inner, k):
             yield description.with_children(lambda _, inner=inner: inner)  # type: ignore[misc]
         return
