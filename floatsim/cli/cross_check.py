@@ -151,6 +151,9 @@ def identify_command(
         list[str] | None,
         typer.Option("--more", help="A description to try beside the vocabulary. Repeat it, or use commas."),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The GPU or CPU that the kernel ran on, as h200: only its unit is named.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Find the descriptions of sums that reproduce the result of a kernel, saved in a file.
@@ -162,7 +165,8 @@ def identify_command(
     assert x.out is not None
     try:
         result = x.out if chosen is None else compare_arrays(x.out, x.out, format=chosen).actual
-        found = identify(result, x.a, x.b, x.c, more=[part for text in more or () for part in split(text)])
+        tried = [part for text in more or () for part in split(text)]
+        found = identify(result, x.a, x.b, x.c, more=tried, device=device)
     except (TypeError, ValueError, AssertionError) as error:
         raise _error(error) from None
     if as_json:

@@ -59,7 +59,13 @@ def test_the_result_is_a_copy():
     assert y[0] == 1
 
 
-@pytest.mark.parametrize("fmt", ["tf32", "e2m3"])
+def test_tf32_numbers_are_float32_numbers():
+    found = fs.to_jax(fs.array([1.0, 1 + 2**-10], "tf32"))
+    assert found.dtype == jnp.float32
+    assert found.tolist() == [1.0, 1 + 2**-10]
+
+
+@pytest.mark.parametrize("fmt", ["e3m4", "e2m3"])
 def test_formats_without_a_dtype_in_jax(fmt):
     with pytest.raises(TypeError, match=r"convert x with fs\.convert"):
         fs.to_jax(fs.array([1.0], fmt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -100,8 +101,17 @@ def test_memory():
     assert fs.to_torch(fs.array(2.0, "fp16")).shape == ()
 
 
+def test_tf32_numbers_are_float32_numbers():
+    x = fs.array([1.0, -0.0, 1 + 2**-10, 2.0**-136, math.inf, math.nan], "tf32")
+    tensor = fs.to_torch(x)
+    assert tensor.dtype == torch.float32
+    assert np.array_equal(tensor.numpy(), x.values.astype(np.float32), equal_nan=True)
+    assert np.signbit(tensor.numpy()[1])
+    assert np.array_equal(fs.array(tensor, "tf32").codes, x.codes)  # and back
+
+
 def test_formats_without_a_dtype_in_torch():
-    for fmt in "tf32", "e3m4", "e2m1", "e2m3":
+    for fmt in "e3m4", "e2m1", "e2m3":
         with pytest.raises(TypeError, match="has no dtype in torch; convert x"):
             fs.to_torch(fs.array([1.0], fmt))
     with pytest.raises(ValueError, match="packs two E2M1 numbers"):

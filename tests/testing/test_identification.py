@@ -488,7 +488,7 @@ def test_the_widest_probe(fmt, result, k):
 
 @pytest.mark.parametrize(("call", "error", "words"), [
     (lambda a, b: fs.identify(np.ones((3, 3), np.float32), a, b), ValueError, r"kernel has the shape \(3, 3\)"),
-    (lambda a, b: fs.identify(np.matmul, a, b, np.ones((2, 2))), TypeError, "c cannot be given with a callable"),
+    (lambda a, b: fs.identify(np.matmul, a, b, device="h2000"), ValueError, "unknown architecture 'h2000'"),
     (lambda a, b: fs.identify(lambda x, y: np.ones((1, 1), np.float32), a, b), ValueError, "returned the shape"),
     (lambda a, b: fs.identify(np.matmul, a, b, more=["fp33"]), ValueError, "fp33"),
 ])  # fmt: skip

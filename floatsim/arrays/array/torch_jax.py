@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.conversion import convert, read_floats
 from floatsim.arrays.array.interop import imported, torch_tensor
+from floatsim.formats import FP32, TF32
 
 __all__ = ["to_jax", "to_torch"]
 
 
+_CARRIERS = {TF32: FP32}
+"""Formats whose numbers are stored in another format: TF32 is what matrix units read of an FP32 number."""
+
+
 def _array(x: Any, library: str) -> np.ndarray[Any, Any]:
-    """Return a FloatArray or an array as a NumPy array of the format's dtype."""
+    """Return a FloatArray or an array as a NumPy array of the format's dtype, or of that of its carrier."""
     codes, fmt, _ = read_floats(x, "x")
+    if fmt in _CARRIERS:
+        codes, fmt, _ = read_floats(convert(x, _CARRIERS[fmt]), "x")
     if fmt.dtype is None:
         raise TypeError(f"{fmt.name} has no dtype in {library}; {_ADVICE}")
     return codes.view(fmt.dtype)
@@ -36,7 +43,8 @@ def to_torch(x: Any, device: Any = None) -> Any:
     Returns
     -------
     torch.Tensor
-        In host memory it shares the memory of x, unless x is read-only or has negative strides.
+        In host memory it shares the memory of x, unless x is read-only or has negative strides, or TF32: these numbers
+        become a new tensor of float32, which has all of them.
 
     Raises
     ------
@@ -71,7 +79,7 @@ def to_jax(x: Any, device: Any = None) -> Any:
     Returns
     -------
     jax.Array
-        A copy.
+        A copy; of TF32 numbers in float32, which has all of them.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from floatsim.accumulation import Accumulation, parse
 from floatsim.accumulation.tree_shape import TreeShape, as_tree_shape
 from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.testing.compare.descriptions import ORDERS
+from floatsim.testing.identify.gpu_sums import matched_layouts
 from floatsim.testing.identify.order_trees import meeting_sizes, tree_of
 from floatsim.testing.identify.tree_search import Meetings
 
@@ -23,6 +25,7 @@ __all__ = ["orders_with_tree", "variants"]
 
 _LEAVES = ("same", "pairwise(same)", "pairwise(same, halving)", "pairwise(same, numpy)")
 _LANES = (2, 4, 8, 16, 32)
+_VECTORS = (2, 4, 8, 16)
 _LIST = 64  # blocks of a list
 
 
@@ -51,6 +54,23 @@ def _templates(meetings: Meetings, k: int) -> Iterator[str]:
     for lane in lanes:
         for n in range(2, -(-k // lane)):
             yield f"strided(blocked(same, {n}, same), {lane})"
+    for lane in lanes:
+        yield from _threads(lane)
+
+
+def _threads(lanes: int) -> Iterator[str]:
+    """Yield sums of threads that own several lanes, as `torch.sum` on a GPU: a thread adds its lanes, then they join.
+
+    Threads of several warps join in their warps first.
+    """
+    for n in (n for n in _VECTORS if n < lanes):
+        for joined in _LEAVES:
+            for vector in ("same", "pairwise(same)"):
+                yield f"strided(same, {lanes}, blocked({vector}, {n}, {joined}))"
+                yield f"strided(same, {lanes}, strided({vector}, {lanes // n}, {joined}))"
+    for n in (n for n in _VECTORS if lanes % (32 * n) == 0 and lanes > 32 * n):
+        warp = f"blocked(same, {n}, pairwise(same, halving))"
+        yield f"strided(same, {lanes}, blocked({warp}, {32 * n}, pairwise(same, halving)))"
 
 
 def _unequal_blocks(with_first: NDArray[np.int64]) -> Iterator[str]:
@@ -75,7 +95,7 @@ def orders_with_tree(meetings: Meetings, k: int) -> list[str]:
     one text, or empty.
     """
     few = np.random.default_rng(0).permutation(len(meetings.i))[:64]
-    for text in (*_templates(meetings, k), *_joined_lanes(meetings, k)):
+    for text in itertools.chain(_templates(meetings, k), _parts(meetings, k), _joined_lanes(meetings, k)):
         tree = tree_of(parse(text, FP32), k)
         if tree is None or not np.array_equal(
             meeting_sizes(tree, meetings.i[few], meetings.j[few]), meetings.sizes[few]
@@ -84,6 +104,15 @@ def orders_with_tree(meetings: Meetings, k: int) -> list[str]:
         if np.array_equal(meeting_sizes(tree, meetings.i, meetings.j), meetings.sizes):
             return [text]
     return _tree_itself(meetings, k) or _wide_tail(meetings, k)
+
+
+def _parts(meetings: Meetings, k: int) -> Iterator[str]:
+    """Yield sums of parts of K: whole tiles that follow each other, or that are dealt to the parts."""
+    for orders, _ in matched_layouts(meetings, k, 1, (0,)):
+        yield from (f"splitk({n}, same, same, tile={tile}, {rule})" for rule, n, tile in orders if rule in _SPLIT)
+
+
+_SPLIT = ("serial", "dealt")
 
 
 def _table(meetings: Meetings, k: int) -> NDArray[np.int64] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation
+from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, has_epilogue
 from floatsim.arrays.array.conversion import as_float_array, convert
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.torch_jax import to_jax, to_torch
@@ -17,9 +19,19 @@ from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.testing.compare.descriptions import brief, stepping_units, vocabulary
 from floatsim.testing.compare.location import locate
 from floatsim.testing.compare.product import Product, product_of
+from floatsim.testing.identify.addends import with_addend
 from floatsim.testing.identify.candidates import orders_with_tree, variants
 from floatsim.testing.identify.fused_terms import fused_terms
+from floatsim.testing.identify.gpu_sums import (
+    architecture_of,
+    epilogues,
+    of_each_architecture,
+    on_architecture,
+    unit_sums,
+)
 from floatsim.testing.identify.order_trees import same_sum
+from floatsim.testing.identify.orders_of_parts import alternatives
+from floatsim.testing.identify.sum_forms import sum_form
 from floatsim.testing.identify.tree_search import (
     Meetings,
     find_meetings,
@@ -28,7 +40,7 @@ from floatsim.testing.identify.tree_search import (
     reads_as_zero,
     widest_probe_for,
 )
-from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
+from floatsim.testing.vectors.product_inputs import hard_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +61,10 @@ _ROUNDS = 8  # experiments that separate the names of an ambiguous result
 _REGIONS = 8  # parts of a result that are identified
 _SHOWN = 6  # names of an ambiguous result that the text lists
 _NEAR = 3  # near misses that are named
+_LEAST_NEAR = 1 / 4  # the share of equal elements of a near miss: unlike sums agree on a tenth of hard elements
+_STEPS = (*range(1, 17), *range(20, 68, 4))  # of other numbers of terms, one of which separates descriptions
+_RULES = 12  # rules for the parts of K that are separated at a time
+_OTHER_KS = 6  # other numbers of terms that a kernel is called with
 _SIDE = 24  # rows and columns of products that tell descriptions apart
 _LONG = 160  # characters of a name that the text shows whole
 
@@ -84,7 +100,10 @@ class Identification:
     notes : tuple of str
         What else was found.
     separating : HardInputs or None
-        Inputs on which the descriptions of `names` differ, if some were found.
+        Inputs on which the descriptions of `names` differ, if some were found: a and b, and c if the kernel takes one.
+    one_function : bool
+        Whether all `names` are one function for this K: their bits are equal on every input. The matrix units of
+        several architectures are one, for some operands.
     """
 
     names: tuple[str, ...]
@@ -93,6 +112,7 @@ class Identification:
     regions: tuple[Region, ...] = ()
     notes: tuple[str, ...] = ()
     separating: Any = None
+    one_function: bool = False
 
     @property
     def name(self) -> str | None:
@@ -101,15 +121,15 @@ class Identification:
 
     def __str__(self) -> str:
         lines = []
-        if len(self.names) == 1:
-            lines.append(f"{_listed(self.names)}, result in {self.format.name}")
-        elif self.names:
-            lines.append(f"{_listed(self.names)}, result in {self.format.name}")
+        if self.names:
+            lines.append(f"{_listed(self.names, self.one_function)}, result in {self.format.name}")
+        if len(self.names) > 1:
             lines.append(
                 "inputs that separate them: .separating" if self.separating is not None
+                else "they are one function: equal on every input; device= names one of them" if self.one_function
                 else "no inputs were found that separate them"
             )  # fmt: skip
-        elif not self.regions:
+        if not self.names and not self.regions:
             lines.append("no description of the vocabulary reproduces these bits")
         lines += [
             f"near: {_listed([name])} ({100 * share:.4g} % of the elements are equal)" for name, share in self.near
@@ -124,7 +144,7 @@ class Identification:
         return {
             "names": list(self.names), "format": self.format.name, "near": [list(each) for each in self.near],
             "regions": [{"where": each.text, "names": list(each.names)} for each in self.regions],
-            "notes": list(self.notes),
+            "notes": list(self.notes), "one_function": self.one_function,
         }  # fmt: skip
 
     def to_json(self) -> str:
@@ -132,14 +152,14 @@ class Identification:
         return json.dumps(self.to_dict(), indent=2)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], one_function: bool = False) -> str:
     """Return descriptions for the text of a result, without the middle of a long tree, and the first of many."""
     short = [
         name if len(name) <= _LONG else f"{name[: _LONG // 2]} ... {name[-_LONG // 4 :]} (in full: .names)"
         for name in names[:_SHOWN]
     ]
     more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return "ambiguous: " * (len(names) > 1) + " or ".join([*short, *more])
+    return "ambiguous: " * (len(names) > 1 and not one_function) + " or ".join([*short, *more])
 
 
 @dataclass(frozen=True)
@@ -148,17 +168,20 @@ class _Experiment:
 
     product: Product
     result: FloatArray
+    shares: dict[Accumulation, float] = field(default_factory=dict, compare=False)
 
     def share(self, description: Accumulation) -> float:
         """Return the share of the elements that a description reproduces; 0 if it cannot be evaluated.
 
         All NaNs are alike.
         """
-        try:
-            found = self.product.result(description, self.result.format)
-        except (TypeError, ValueError):
-            return 0.0
-        return float(np.mean(_equal(found, self.result)))
+        if description not in self.shares:
+            try:
+                found = self.product.result(description, self.result.format)
+                self.shares[description] = float(np.mean(_equal(found, self.result)))
+            except (TypeError, ValueError):
+                self.shares[description] = 0.0
+        return self.shares[description]
 
 
 def _bits(found: FloatArray) -> NDArray[np.unsignedinteger[Any]]:
@@ -174,22 +197,40 @@ def _equal(found: FloatArray, given: FloatArray) -> NDArray[np.bool_]:
     return equal
 
 
+@dataclass(frozen=True)
+class _Search:
+    """What a search takes beside the kernel and its operands: the arguments of `identify`."""
+
+    more: tuple[Accumulation, ...]
+    architecture: str | None
+    other_k: bool
+    seed: int
+
+
 def identify(
-    kernel: Any, a: Any, b: Any, c: Any = None, *, more: Sequence[AccumulationLike] = (), seed: int = 0
-) -> Identification:
+    kernel: Any, a: Any, b: Any, c: Any = None, *, more: Sequence[AccumulationLike] = (), device: str | None = None,
+    other_k: bool = True, seed: int = 0,
+) -> Identification:  # fmt: skip
     """Return the description that reproduces the bits of a matrix product.
 
     Parameters
     ----------
     kernel : callable, or array_like of floats (M, N)
-        A kernel, called as kernel(a, b) with matrices of the shapes, formats and library of `a` and `b`. It chooses its
-        inputs itself. Or the result of a kernel for `a`, `b` and `c`.
+        A kernel, called as kernel(a, b) with matrices of the shapes, formats and library of `a` and `b`, and with other
+        K (see `other_k`). It chooses its inputs itself. Or the result of a kernel for `a`, `b` and `c`.
     a, b : array_like of floats, (M, K) and (K, N)
         The operands. With a callable, their values are one more experiment.
-    c : array_like, optional
-        The accumulator at the start; not with a callable.
+    c : array_like, broadcastable to (M, N), optional
+        The accumulator at the start, or a matrix or bias that is added after the sum. A callable is then called as
+        kernel(a, b, c) with addends of this shape and format, and `Epilogue` descriptions are searched, too.
     more : sequence of accumulations or texts
         Descriptions to try beside the vocabulary, `floatsim.testing.compare.descriptions`.
+    device : str, optional
+        The GPU or CPU that the kernel runs on, such as "h200": only its matrix unit is named. Default: all
+        architectures of `fs.tensorcore.ARCHITECTURES` whose units have these bits.
+    other_k : bool
+        Whether a callable is also called with other K, to separate descriptions that are one sum for this K, such as
+        blocks of 128 terms and four parts of K = 512. Pass False for a kernel that takes this shape only.
     seed : int
         The seed of the chosen inputs.
 
@@ -200,9 +241,9 @@ def identify(
     Raises
     ------
     ValueError
-        If the kernel returns other bits for the same operands, or the shapes do not fit.
+        If the kernel returns other bits for the same operands, the shapes do not fit, or the device is unknown.
     TypeError
-        If the result holds no floats, or `c` is given with a callable.
+        If the result holds no floats.
 
     Notes
     -----
@@ -217,10 +258,10 @@ def identify(
     >>> identify(lambda x, y: fs.matmul(x, y, accumulate="blocked(fp32, 10, fp32)", format="bf16"), a, b)
     blocked(fp32, 10, fp32), result in BF16
     """
+    given = tuple(as_accumulation(each, "more") for each in more)
+    search = _Search(given, architecture_of(device), other_k, seed)
     if callable(kernel):
-        if c is not None:
-            raise TypeError("c cannot be given with a callable: add it inside the callable")
-        return _of_callable(kernel, a, b, [as_accumulation(each, "more") for each in more], seed)
+        return _of_callable(kernel, product_of(a, b, c, "fp32"), type(a).__module__.partition(".")[0], c, search)
     product = product_of(a, b, c, "fp32")
     result = as_float_array(kernel, "kernel")
     expected = (*product.a.shape[:-1], product.b.shape[-1])
@@ -229,14 +270,67 @@ def identify(
     if result.size == 0:
         raise ValueError(f"kernel has the shape {result.shape}: a result without elements identifies no description")
     every = [_sampled(product, result)]
-    found = _named(_candidates(product, more), every, (), result.format)
+    wrapped = _wrapped(_candidates(product, search), _after_sums(every, product.c is not None))
+    found = _named(wrapped, every, (), result.format)
     whole = [name for name in found.names if _whole(product, result, name)]
-    return _separated(replace(found, names=tuple(whole)), product, seed)
+    addend = None if product.c is None else functools.partial(_addend, product.c.format, product.c.shape, seed)
+    separated = _separated(replace(found, names=tuple(whole)), product, seed, addend=addend)
+    return _of_architectures(separated, product, search)
 
 
-def _candidates(product: Product, more: Sequence[AccumulationLike]) -> list[Accumulation]:
-    given = [as_accumulation(each, "more") for each in more]
-    return list(dict.fromkeys([*given, *vocabulary(product.a.format, product.b.format, product.k)]))
+def _addend(fmt: FloatFormat, shape: tuple[int, ...], seed: int, product: Product) -> Product:
+    return with_addend(product, fmt, shape, seed)
+
+
+def _candidates(product: Product, search: _Search) -> list[Accumulation]:
+    known = _distinct_vocabulary(product.a.format, product.b.format, product.k, search.architecture)
+    return list(dict.fromkeys([*search.more, *known]))
+
+
+@functools.lru_cache(maxsize=16)
+def _distinct_vocabulary(
+    a: FloatFormat, b: FloatFormat, k: int, architecture: str | None
+) -> tuple[Accumulation, ...]:  # fmt: skip
+    """Return one description of the vocabulary for each sum of k terms, with units of the architecture."""
+    found: dict[Hashable, Accumulation] = {}
+    for each in vocabulary(a, b, k):
+        if on_architecture(each, architecture):
+            found.setdefault(_form(each, a, b, k), each)
+    return tuple(found.values())
+
+
+def _form(description: Accumulation, a: FloatFormat, b: FloatFormat, k: int) -> Hashable:
+    """Return the form of a sum; the description itself if it has none."""
+    try:
+        return sum_form(description, a, b, k)
+    except (TypeError, ValueError):
+        return description
+
+
+_Wraps = Sequence[Callable[[Accumulation], Accumulation]]
+
+
+def _wrapped(descriptions: Iterable[Accumulation], wraps: _Wraps) -> list[Accumulation]:
+    """Return the descriptions with all that a kernel may do after the sum. One that has an epilogue stays."""
+    return list(dict.fromkeys(
+        each if has_epilogue(each) else wrap(each) for each in descriptions for wrap in wraps
+    ))  # fmt: skip
+
+
+def _after_sums(experiments: Sequence[_Experiment], with_c: bool) -> _Wraps:
+    """Return what may come after the sum. An activation is tried if no result is negative."""
+    negative = any((np.asarray(each.result.values) < 0).any() for each in experiments)
+    return epilogues(experiments[0].result.format, with_c, not negative)
+
+
+def _of_architectures(found: Identification, product: Product, search: _Search) -> Identification:
+    """Return the identification with the names of all architectures that have the same function."""
+    formats = product.a.format, product.b.format
+    names: dict[str, None] = {}
+    for name in found.names:
+        for each in of_each_architecture(as_accumulation(name), *formats, search.architecture):
+            names[brief(each)] = None
+    return replace(found, names=tuple(names), one_function=len(found.names) == 1)
 
 
 def _whole(product: Product, result: FloatArray, name: str) -> bool:
@@ -244,8 +338,16 @@ def _whole(product: Product, result: FloatArray, name: str) -> bool:
 
 
 def _sampled(product: Product, result: FloatArray, where: Any = None, elements: int = _ELEMENTS) -> _Experiment:
-    """Return some elements of a product, spread over the result or over the places `where`."""
-    places = np.argwhere(np.ones(result.shape, bool) if where is None else where)
+    """Return some rows and columns of a product, or single elements spread over the places `where`."""
+    if where is None:
+        m, n = result.shape[-2:]
+        width = min(n, max(math.isqrt(elements - 1) + 1, -(-elements // m)))
+        rng = np.random.default_rng(0)
+        rows = np.sort(rng.permutation(m)[: -(-elements // width)])
+        columns = np.sort(rng.permutation(n)[:width])
+        codes = np.ascontiguousarray(result.codes.reshape(-1, m, n)[0][np.ix_(rows, columns)])
+        return _Experiment(product.part(rows, columns), FloatArray(codes, result.format))
+    places = np.argwhere(where)
     chosen = places[np.unique(np.linspace(0, len(places) - 1, min(len(places), elements)).astype(int))]
     rows, columns = chosen.T
     return _Experiment(product.elements(rows, columns), FloatArray(result.codes[rows, columns], result.format))
@@ -274,7 +376,7 @@ def _named(
             shares[brief(candidate)] = share
     if found:
         return Identification(tuple(map(brief, found)), fmt)
-    return Identification((), fmt, tuple(pair for pair in _nearest(shares.items()) if pair[1] > 0))
+    return Identification((), fmt, _nearest(shares.items()))
 
 
 def _least_share(candidate: Accumulation, experiments: Sequence[_Experiment]) -> float:
@@ -287,12 +389,17 @@ def _least_share(candidate: Accumulation, experiments: Sequence[_Experiment]) ->
     return share
 
 
-def _separated(found: Identification, product: Product, seed: int, where: Any = None) -> Identification:
+_Addend = Callable[[Product], Product]
+
+
+def _separated(
+    found: Identification, product: Product, seed: int, where: Any = None, addend: _Addend | None = None
+) -> Identification:  # fmt: skip
     """Return an ambiguous identification with inputs that separate its names at these places, if some are found."""
     if len(found.names) < 2:
         return found
     shape = product.a.shape[-2], product.k, product.b.shape[-1]
-    for inputs, trial in _separating(shape, product.a.format, product.b.format, found.format, seed):
+    for inputs, trial in _separating(shape, product.a.format, product.b.format, found.format, seed, addend):
         results = (_bits(trial.result(name, found.format)) for name in found.names)
         if len({(codes if where is None else codes[where]).tobytes() for codes in results}) > 1:
             return replace(found, separating=inputs)
@@ -300,9 +407,10 @@ def _separated(found: Identification, product: Product, seed: int, where: Any = 
 
 
 def _separating(
-    shape: tuple[int, int, int], a: FloatFormat, b: FloatFormat, result: FloatFormat, seed: int
-) -> Iterator[tuple[HardInputs, Product]]:
-    """Yield the inputs of `_SEPARATING` that the formats have, and their products.
+    shape: tuple[int, int, int], a: FloatFormat, b: FloatFormat, result: FloatFormat, seed: int,
+    addend: _Addend | None = None,
+) -> Iterator[tuple[Any, Product]]:  # fmt: skip
+    """Yield the inputs of `_SEPARATING` that the formats have, and their products. `addend` gives them a c.
 
     Sums overflow around the largest number of the result, and of FP32: there single products overflow in FP16.
     """
@@ -312,12 +420,18 @@ def _separating(
                 inputs = hard_inputs(shape, (a, b), kind, accumulator=accumulator, result=range_of, seed=seed)
             except ValueError:  # the formats have no such products
                 continue
-            yield inputs, product_of(inputs.a, inputs.b, None, "fp32")
+            product = product_of(inputs.a, inputs.b, None, "fp32")
+            if addend is None:
+                yield inputs, product
+            else:
+                added = addend(product)
+                yield (*inputs, added.c), added
 
 
-def _nearest(shares: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
-    """Return the names with the largest shares of equal elements."""
-    return tuple(sorted(shares, key=lambda pair: -pair[1])[:_NEAR])
+def _nearest(shares: Iterable[tuple[str, float]], least: float = _LEAST_NEAR) -> tuple[tuple[str, float], ...]:
+    """Return the names with the largest shares of equal elements, by default as far as these are no chance."""
+    near = sorted((pair for pair in shares if pair[1] >= least), key=lambda pair: -pair[1])
+    return tuple(near[:_NEAR])
 
 
 # -- callables ---------------------------------------------------------------------------------------------------------
@@ -325,99 +439,162 @@ def _nearest(shares: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ..
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A callable with operands of fixed shapes, formats and library."""
+    """A callable with operands of fixed shapes, formats and library. `c` is the format of its addend, if it has one."""
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[..., Any]
     shape: tuple[int, int, int]
     a: FloatFormat
     b: FloatFormat
     library: str
+    c: FloatFormat | None = None
+    c_shape: tuple[int, ...] = ()
 
-    def __call__(self, a: Any, b: Any) -> FloatArray:
-        """Return the kernel's result for arrays of floats, which are numbers of the formats."""
-        sides = [as_float_array(convert(x, fmt), "an operand") for x, fmt in ((a, self.a), (b, self.b))]
+    def __call__(self, product: Product) -> FloatArray:
+        """Return the kernel's result for the operands of a product."""
+        sides = [self._given(convert(x, fmt)) for x, fmt in ((product.a, self.a), (product.b, self.b))]
+        if self.c is not None:
+            assert product.c is not None
+            sides.append(self._given(product.c.reshape(self.c_shape)))
         with np.errstate(all="ignore"):  # the inputs are extreme, and NumPy would warn of overflow
-            given = self.function(*(self._given(x) for x in sides))
+            given = self.function(*sides)
         result = as_float_array(given, "the result of the kernel")
         if result.shape != (self.shape[0], self.shape[2]):
             raise ValueError(f"the kernel returned the shape {result.shape}, not {(self.shape[0], self.shape[2])}")
         return result
 
-    def _given(self, x: FloatArray) -> Any:
+    def _given(self, x: Any) -> Any:
+        array = as_float_array(x, "an operand")
         if self.library == "torch":
-            return to_torch(x)
-        return to_jax(x) if self.library in ("jax", "jaxlib") else wrap(x.codes.copy(), x.format, False)
+            return to_torch(array)
+        return to_jax(array) if self.library in ("jax", "jaxlib") else wrap(array.codes.copy(), array.format, False)
+
+    def product(self, a: Any, b: Any, seed: int | None = None) -> Product:
+        """Return the product of operands, with random addends, or without a seed with zeros."""
+        product = product_of(convert(a, self.a), convert(b, self.b), None, "fp32")
+        if self.c is None:
+            return product
+        if seed is None:
+            zeros = np.zeros(self.c_shape, self.c.code_dtype)
+            return product_of(product.a, product.b, FloatArray(zeros, self.c), "fp32")
+        return with_addend(product, self.c, self.c_shape, seed)
+
+    def addend(self, seed: int) -> _Addend | None:
+        """Return a function that gives a product an addend, or None."""
+        return None if self.c is None else functools.partial(_addend, self.c, self.c_shape, seed)
 
     def values(self, a: Any, b: Any) -> NDArray[np.float64]:
-        return np.asarray(self(a, b).values)
+        """Return the numbers of the result, with an addend of zeros."""
+        return np.asarray(self(self.product(a, b)).values)
+
+    def with_k(self, k: int) -> _Kernel:
+        """Return the same callable for another number of terms."""
+        return replace(self, shape=(self.shape[0], k, self.shape[2]))
 
 
 @dataclass(frozen=True)
 class _Part(_Kernel):
-    """Rows and columns of a kernel, as a kernel of their shape. The other rows and columns are zeros."""
+    """Rows and columns of a kernel, as a kernel of their shape. The other rows and columns are zeros.
 
-    whole: tuple[int, int, int]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    `c` is passed to the whole kernel; `c_shape` is that of its part.
+    """
 
-    def __call__(self, a: Any, b: Any) -> FloatArray:
-        sides = [as_float_array(convert(x, fmt), "an operand") for x, fmt in ((a, self.a), (b, self.b))]
-        left, right = np.zeros(self.whole[:2], sides[0].codes.dtype), np.zeros(self.whole[1:], sides[1].codes.dtype)
+    whole: _Kernel | None = None
+    rows: Any = None
+    columns: Any = None
+
+    def __call__(self, product: Product) -> FloatArray:
+        assert self.whole is not None
+        m, k, n = self.whole.shape
+        sides = [as_float_array(convert(x, fmt), "x") for x, fmt in ((product.a, self.a), (product.b, self.b))]
+        left, right = np.zeros((m, k), sides[0].codes.dtype), np.zeros((k, n), sides[1].codes.dtype)
         left[self.rows], right[:, self.columns] = sides[0].codes, sides[1].codes
-        kernel = _Kernel(self.function, self.whole, self.a, self.b, self.library)
-        result = kernel(FloatArray(left, self.a), FloatArray(right, self.b))
+        c = None
+        if self.c is not None:
+            assert product.c is not None
+            wide = (1,) * (2 - len(self.whole.c_shape)) + self.whole.c_shape
+            codes = np.zeros(wide, product.c.codes.dtype)
+            codes[np.ix_(*self._places(wide))] = product.c.codes
+            c = FloatArray(codes, self.c)
+        result = self.whole(replace(product, a=FloatArray(left, self.a), b=FloatArray(right, self.b), c=c))
         return FloatArray(np.ascontiguousarray(result.codes[np.ix_(self.rows, self.columns)]), result.format)
+
+    def _places(self, wide: tuple[int, ...]) -> list[Any]:
+        """Return the rows and columns of an addend of the whole kernel that belong to this part."""
+        return [
+            np.arange(1) if size == 1 else places for size, places in zip(wide, (self.rows, self.columns), strict=True)
+        ]
+
+    def with_k(self, k: int) -> _Kernel:
+        assert self.whole is not None
+        return replace(self, shape=(self.shape[0], k, self.shape[2]), whole=self.whole.with_k(k))
+
+
+def _part_of(kernel: _Kernel, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> _Part:
+    part = _Part(
+        kernel.function, (len(rows), kernel.shape[1], len(columns)), kernel.a, kernel.b, kernel.library, kernel.c, (),
+        kernel, rows, columns,
+    )  # fmt: skip
+    if kernel.c is None:
+        return part
+    wide = (1,) * (2 - len(kernel.c_shape)) + kernel.c_shape
+    return replace(part, c_shape=tuple(len(places) for places in part._places(wide)))
 
 
 _Pairs = list[tuple[Product, FloatArray]]
 
 
-def _of_callable(function: Any, a: Any, b: Any, more: list[Accumulation], seed: int) -> Identification:
-    given = product_of(a, b, None, "fp32")
+def _of_callable(function: Any, given: Product, library: str, c: Any, search: _Search) -> Identification:
     m, k, n = given.a.shape[-2], given.k, given.b.shape[-1]
     if min(m, k, n) < 1:
         raise ValueError(f"a and b must have at least one row, one column and one term; M, K, N are {m}, {k}, {n}")
-    kernel = _Kernel(function, (m, k, n), given.a.format, given.b.format, type(a).__module__.partition(".")[0])
-    pairs = _hard_pairs(kernel, given, seed)
+    c_format, c_shape = (None, ()) if given.c is None else (given.c.format, np.shape(c))
+    kernel = _Kernel(function, (m, k, n), given.a.format, given.b.format, library, c_format, c_shape)
+    pairs = _hard_pairs(kernel, given, search.seed)
     for product, result in pairs[:2]:
-        if not np.array_equal(kernel(product.a, product.b).codes, result.codes):
+        if not np.array_equal(kernel(product).codes, result.codes):
             raise ValueError(
                 "the kernel is not deterministic: for the same operands it returned other bits the second time"
             )
-    places = _orders_by_place(kernel, seed)
+    places = _orders_by_place(kernel, search.seed)
     if len(places) > 1:
-        return _by_region(kernel, places, pairs, more, seed)
-    return _of_one_order(kernel, pairs, more, seed)
+        return _by_region(kernel, places, pairs, search)
+    return _of_one_order(kernel, pairs, search)
 
 
 def _hard_pairs(kernel: _Kernel, given: Product, seed: int) -> _Pairs:
     """Return the given operands and hard ones, with the kernel's results."""
-    first = kernel(given.a, given.b)
+    first = kernel(given)
     hard = [hard_inputs(kernel.shape, (kernel.a, kernel.b), kind, result=first.format, seed=seed) for kind in _KINDS]
-    products = [product_of(x, y, None, "fp32") for x, y in hard]
-    return [(given, first), *((product, kernel(product.a, product.b)) for product in products)]
+    products = [kernel.product(x, y, seed) for x, y in hard]
+    return [(given, first), *((product, kernel(product)) for product in products)]
 
 
-def _of_one_order(kernel: _Kernel, pairs: _Pairs, more: list[Accumulation], seed: int) -> Identification:
+def _of_one_order(kernel: _Kernel, pairs: _Pairs, search: _Search) -> Identification:
     """Return the identification of a kernel whose elements all have one order."""
     given, first = pairs[0]
+    seed = search.seed
     trials = [*pairs, *_trials(kernel, first.format, seed)]
     meetings = _meetings(kernel, first.format)
     every, whole = _sampled_all(pairs, _ELEMENTS), _sampled_all(trials, _CONFIRMED)
+    wraps = _after_sums(whole, kernel.c is not None)
     candidates: list[Accumulation] = []
     if meetings is not None:
-        candidates = _with_tree(meetings, kernel, [*every, *whole], seed)
-    found = _named([*more, *candidates], every, whole, first.format)
+        candidates = _with_tree(meetings, kernel, [*every, *whole], wraps, search)
+    found = _named([*_wrapped(search.more, wraps), *candidates], every, whole, first.format)
     if not found.names:
-        rest = [each for each in _candidates(given, ()) if each not in candidates]
+        rest = [each for each in _wrapped(_candidates(given, search), wraps) if each not in candidates]
         wider = _named(rest, every, whole, first.format)
         found = wider if wider.names else replace(wider, near=_nearest({*found.near, *wider.near}))
     if not found.names:
         return replace(found, notes=_notes(meetings, kernel))
-    found = _decided(_separated(found, given, seed), kernel, given, seed)
+    separated = _separated(found, given, seed, addend=kernel.addend(seed))
+    found = _decided(separated, kernel, given, seed)
     names, notes = _to_the_limits(found.names, _at_limits(kernel, seed))
     separating = found.separating if len(names) > 1 else None
-    return replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
+    found = replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
+    if search.other_k and len(names) == 1:
+        found = _by_other_k(found, kernel, search)
+    return _of_architectures(found, given, search)
 
 
 def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int, where: Any = None) -> Identification:
@@ -428,10 +605,10 @@ def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int, 
     for step in range(_ROUNDS):
         if found.separating is None:
             break
-        x, y = found.separating
-        trial = product_of(x, y, None, "fp32")
+        x, y, *addend = found.separating
+        trial = product_of(x, y, addend[0] if addend else None, "fp32")
         try:
-            result = kernel(trial.a, trial.b)
+            result = kernel(trial)
         except Exception as error:  # such as one for infinities: the names stay
             note = f"inputs that separate the names: the kernel raised {type(error).__name__}: {error}"
             return replace(found, notes=(*found.notes, note))
@@ -440,9 +617,68 @@ def _decided(found: Identification, kernel: _Kernel, given: Product, seed: int, 
         kept = tuple(name for name, share in shares.items() if share == 1)
         if not kept:
             note = "several descriptions reproduced all trials; none of them reproduces the inputs that separate them"
-            return replace(found, names=(), near=_nearest(shares.items()), notes=(note,), separating=None)
-        found = _separated(replace(found, names=kept, separating=None), given, seed + step, where)
+            return replace(found, names=(), near=_nearest(shares.items(), 0), notes=(note,), separating=None)
+        again = replace(found, names=kept, separating=None)
+        found = _separated(again, given, seed + step, where, kernel.addend(seed + step))
     return found
+
+
+# -- other numbers of terms --------------------------------------------------------------------------------------------
+
+
+def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Identification:
+    """Return the identification with the one of several rules for the parts of K that holds for other K, too."""
+    given = as_accumulation(found.names[0])
+    rules = alternatives(given, kernel.a, kernel.b, kernel.shape[1])
+    left = [given, *(rule for rule in rules if rule != given)] if given not in rules else rules
+    tried: list[int] = []
+    while len(left) > 1 and len(tried) < _OTHER_KS:
+        k = _separating_k(left, kernel, tried)
+        if k is None:
+            break
+        tried.append(k)
+        more = f" and {len(left) - 2} more" if len(left) > 2 else ""
+        note = f"for K = {kernel.shape[1]}, {brief(left[0])} and {brief(left[1])}{more} are one sum; for K = {k}"
+        try:
+            pairs = _other_pairs(kernel.with_k(k), search.seed)
+        except Exception as error:
+            note += f", which separates them, the kernel raised {type(error).__name__}: {error}"
+            return replace(found, notes=(*found.notes, note))
+        experiments = _sampled_all(pairs, _CONFIRMED)
+        kept = [rule for rule in left if _reproduces(rule, experiments)]
+        if not kept:
+            note += " the kernel has another sum than each of them"
+            return replace(found, notes=(*found.notes, note))
+        left = kept
+    return replace(found, names=(brief(left[0]),))
+
+
+def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequence[int]) -> int | None:
+    """Return another number of terms, for which most of these rules differ; None if all are one sum for each.
+
+    It is a little longer than K, and has its alignment, up to 16 terms, as kernels may need that.
+    """
+    k = kernel.shape[1]
+    step = min(k & -k, 16)
+    best, most = None, 1
+    for other in (k + step * n for n in _STEPS):
+        forms = {_form(rule, kernel.a, kernel.b, other) for rule in rules[:_RULES]}
+        if other not in tried and len(forms) > most:
+            best, most = other, len(forms)
+        if most == len(rules[:_RULES]):
+            break
+    return best
+
+
+def _other_pairs(kernel: _Kernel, seed: int) -> _Pairs:
+    found = []
+    for kind in ("cancelling", "normal"):
+        product = kernel.product(*hard_inputs(kernel.shape, (kernel.a, kernel.b), kind, seed=seed), seed)
+        found.append((product, kernel(product)))
+    return found
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -474,8 +710,8 @@ def _limit(kernel: _Kernel, kind: str, seed: int) -> Iterator[tuple[Product, Flo
             a, b = np.full((m, k), -0.0), np.ones((k, n))
         else:
             return
-        product = product_of(convert(a, kernel.a), convert(b, kernel.b), None, "fp32")
-        yield product, kernel(product.a, product.b)
+        product = kernel.product(a, b, seed + step)
+        yield product, kernel(product)
 
 
 def _to_the_limits(
@@ -515,8 +751,8 @@ def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Produ
                 inputs = hard_inputs(kernel.shape, (kernel.a, kernel.b), **wanted, seed=seed + step + 1)
             except ValueError:  # the formats have no such products
                 break
-            product = product_of(inputs.a, inputs.b, None, "fp32")
-            found.append((product, kernel(product.a, product.b)))
+            product = kernel.product(inputs.a, inputs.b, seed + step)
+            found.append((product, kernel(product)))
     return found
 
 
@@ -566,27 +802,34 @@ def _has_exact_products(kernel: _Kernel, accumulator: FloatFormat) -> bool:
 
 
 def _with_tree(
-    meetings: Meetings, kernel: _Kernel, experiments: Sequence[_Experiment], seed: int
-) -> list[Accumulation]:
+    meetings: Meetings, kernel: _Kernel, experiments: Sequence[_Experiment], wraps: _Wraps, search: _Search
+) -> list[Accumulation]:  # fmt: skip
     """Return the descriptions with this tree that reproduce all bits, and for other orders and accumulators the first.
 
     Descriptions that no hard inputs tell from a simpler one are left out: FTZ, where no sum can be subnormal, is one.
     """
     found: list[Accumulation] = []
     others: list[Accumulation] = []
-    k = kernel.shape[1]
-    units = [each for each in stepping_units(kernel.a, kernel.b, k) if _reproduces(each, experiments)]
+    k, result = kernel.shape[1], experiments[0].result.format
+
+    def equal(tried: Iterable[Accumulation]) -> list[Accumulation]:
+        return [each for each in _wrapped(tried, wraps) if _reproduces(each, experiments)]
+
+    composed = unit_sums(meetings, k, kernel.a, kernel.b, result, search.architecture)
+    if composed:  # several terms are added at once: no order of single additions has these meetings
+        return [*_distinct(equal(composed), kernel, result, search.seed), *composed]
+    stepping = (each for each in stepping_units(kernel.a, kernel.b, k) if on_architecture(each, search.architecture))
+    units = equal(stepping)
     for order in orders_with_tree(meetings, k):
         for accumulator in (FP32, FP64, FP16, BF16):
             exact = _has_exact_products(kernel, accumulator)
             tried = variants(order, accumulator, exact)
-            equal = [each for each in tried if _reproduces(each, experiments)]
-            if not (equal or found or units):  # a kernel that adds its sum to +0, as OpenBLAS does, has no results -0
-                added = variants(f"blocked({order}, {k}, same)", accumulator, exact)
-                equal = [each for each in added if _reproduces(each, experiments)]
-            found += equal
-            others += tried[: not equal]
-    return [*_distinct([*found, *units], kernel, experiments[0].result.format, seed), *others]
+            right = equal(tried)
+            if not (right or found or units):  # a kernel that adds its sum to +0, as OpenBLAS does, has no results -0
+                right = equal(variants(f"blocked({order}, {k}, same)", accumulator, exact))
+            found += right
+            others += tried[: not right]
+    return [*_distinct([*found, *units], kernel, result, search.seed), *others]
 
 
 def _distinct(
@@ -597,7 +840,8 @@ def _distinct(
         return list(descriptions)
     bits: dict[Accumulation, bytes] = dict.fromkeys(descriptions, b"")
     shape = min(kernel.shape[0], _SIDE), kernel.shape[1], min(kernel.shape[2], _SIDE)
-    for _, trial in _separating(shape, kernel.a, kernel.b, result, seed):
+    small = replace(kernel, shape=shape, c_shape=tuple(min(size, _SIDE) for size in kernel.c_shape))
+    for _, trial in _separating(shape, kernel.a, kernel.b, result, seed, small.addend(seed)):
         for each in descriptions:
             bits[each] += _bits(trial.result(each, result)).tobytes()
     first = {seen: each for each, seen in reversed(bits.items())}
@@ -611,15 +855,15 @@ def _orders_by_place(kernel: _Kernel, seed: int) -> list[NDArray[np.bool_]]:
     for step in range(3):
         a, b = hard_inputs((1, k, 1), (kernel.a, kernel.b), "cancelling", seed=seed + step)
         rows, columns = (np.asarray(as_float_array(x, "x").values) for x in (a, b))
-        seen.append(kernel(np.repeat(rows, m, 0), np.repeat(columns, n, 1)).codes.astype(np.uint64))
+        seen.append(kernel(kernel.product(np.repeat(rows, m, 0), np.repeat(columns, n, 1))).codes.astype(np.uint64))
     _, classes = np.unique(np.stack(seen, -1).reshape(m * n, -1), axis=0, return_inverse=True)
     grid = classes.reshape(m, n)
     return [grid == number for number in range(int(grid.max()) + 1)]
 
 
 def _by_region(
-    kernel: _Kernel, places: list[NDArray[np.bool_]], pairs: _Pairs, more: list[Accumulation], seed: int
-) -> Identification:
+    kernel: _Kernel, places: list[NDArray[np.bool_]], pairs: _Pairs, search: _Search
+) -> Identification:  # fmt: skip
     """Return the identification of each part of the result. Rows and columns are identified as a kernel of their own.
 
     The places of other parts are compared with the vocabulary.
@@ -631,13 +875,11 @@ def _by_region(
     for where in places[:_REGIONS]:
         rows, columns = (np.flatnonzero(where.any(axis)) for axis in (1, 0))
         if where[np.ix_(rows, columns)].all():
-            part = _Part(
-                kernel.function, (len(rows), kernel.shape[1], len(columns)), kernel.a, kernel.b, kernel.library,
-                kernel.shape, rows, columns,
-            )  # fmt: skip
-            found = _of_one_order(part, _hard_pairs(part, pairs[0][0].part(rows, columns), seed), more, seed)
+            part = _part_of(kernel, rows, columns)
+            hard = _hard_pairs(part, _given_part(part, pairs[0][0]), search.seed)
+            found = _of_one_order(part, hard, search)
         else:
-            found = _at_places(kernel, where, pairs, more, seed)
+            found = _at_places(kernel, where, pairs, search)
         located = locate(where)
         others = f"{'the other ' if len(places) == 2 else ''}{np.count_nonzero(where)} elements"
         text = located[0].text if located else others
@@ -646,15 +888,26 @@ def _by_region(
     return Identification((), fmt, (), tuple(regions), tuple(notes))
 
 
-def _at_places(
-    kernel: _Kernel, where: NDArray[np.bool_], pairs: _Pairs, more: list[Accumulation], seed: int
-) -> Identification:
+def _given_part(part: _Part, given: Product) -> Product:
+    """Return the given operands of a part, with an addend of its shape."""
+    product = replace(given, c=None).part(part.rows, part.columns)
+    if given.c is None:
+        return product
+    places = np.ix_(*part._places(given.c.shape[-2:]))
+    return replace(product, c=FloatArray(np.ascontiguousarray(given.c.codes[places]), given.c.format))
+
+
+def _at_places(kernel: _Kernel, where: NDArray[np.bool_], pairs: _Pairs, search: _Search) -> Identification:
     """Return the descriptions of the vocabulary that reproduce the elements at these places."""
     given, first = pairs[0]
+    seed = search.seed
     trials = [*pairs, *_trials(kernel, first.format, seed)]
     every, whole = _sampled_all(pairs, _ELEMENTS, where), _sampled_all(trials, _CONFIRMED, where)
-    found = _named([*more, *_candidates(given, ())], every, whole, first.format)
-    found = _decided(_separated(found, given, seed, where), kernel, given, seed, where)
+    wraps = _after_sums(whole, kernel.c is not None)
+    found = _named(_wrapped(_candidates(given, search), wraps), every, whole, first.format)
+    separated = _separated(found, given, seed, where, kernel.addend(seed))
+    found = _decided(separated, kernel, given, seed, where)
     names, notes = _to_the_limits(found.names, _at_limits(kernel, seed), where)
     separating = found.separating if len(names) > 1 else None
-    return replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
+    found = replace(found, names=names, notes=(*found.notes, *notes), separating=separating)
+    return _of_architectures(found, given, search)
