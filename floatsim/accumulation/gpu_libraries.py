@@ -22,8 +22,8 @@ from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FP16, FP32, FP64, as_format
 
 __all__ = [
-    "DEVICES", "FUNCTIONS", "RULES", "KernelCall", "KernelDescription", "KernelRule", "describe_kernel", "kernel_sum",
-    "kernel_table",
+    "DEVICES", "FUNCTIONS", "RULES", "KernelCall", "KernelDescription", "KernelRule", "describe_kernel", "is_auxiliary",
+    "kernel_sum", "kernel_table", "known_device",
 ]  # fmt: skip
 
 DEVICES = {"h200": "NVIDIA H200 (sm_90)"}
@@ -520,12 +520,16 @@ def describe_kernel(name: str) -> KernelDescription:
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of a library: the versions, the sizes of its shape, and how c enters ("", "bias" or "matrix")."""
+    """A function of a library: the versions, the sizes of its shape, and how c enters ("", "bias" or "matrix").
+
+    `refused` is the reason why the function is not described.
+    """
 
     versions: tuple[str, ...]
     sizes: str = "(M, N, K) or (batch, M, N, K)"
     c: str = ""
     activation: str | None = None
+    refused: str | None = None
 
 
 _CONVOLUTION = "(M, N, channels, rows, columns)"
@@ -538,10 +542,25 @@ FUNCTIONS = {
     "torch.addmm": _Function(("2.11.0",), c="matrix"),
     "torch.baddbmm": _Function(("2.11.0",), c="matrix"),
     "torch._addmm_activation": _Function(("2.11.0",), c="bias", activation="relu"),
+    "torch._addmm_activation(use_gelu=True)": _Function(
+        ("2.11.0",), c="bias", refused="GELU needs the bits of CUDA's own erff, which floatsim does not have yet"
+    ),
     "torch.nn.functional.conv2d": _Function(("2.11.0",), _CONVOLUTION),
     "torch.nn.grad.conv2d_input": _Function(("2.11.0",), _CONVOLUTION),
 }
 """The functions of libraries on GPUs that `fs.library_sum` takes."""
+
+
+def known_device(device: str) -> str:
+    """Return the name of a device in `DEVICES`.
+
+    >>> known_device("NVIDIA H200")
+    'h200'
+    """
+    name = device.lower().removeprefix("nvidia ")
+    if name not in DEVICES:
+        raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
+    return name
 
 
 def kernel_sum(
@@ -549,13 +568,14 @@ def kernel_sum(
     device: str, version: str | None, result: str | None,
 ) -> Regions:  # fmt: skip
     """Return how a call of a library on a GPU adds. `fs.library_sum` documents the arguments."""
-    if device.lower().removeprefix("nvidia ") not in DEVICES:
-        raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
+    known_device(device)
     if function not in FUNCTIONS:
         near = difflib.get_close_matches(function, FUNCTIONS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"described are {', '.join(FUNCTIONS)}"
         raise NotDescribedError(f"function={function!r} on device={device!r} is not described; {hint}")
     row = FUNCTIONS[function]
+    if row.refused is not None:
+        raise NotDescribedError(f"{function} on device={device!r} is not described: {row.refused}")
     if version is not None and version.partition("+")[0] not in row.versions:
         raise NotDescribedError(
             f"version={version!r} of {function} on device={device!r} is not described; described: "
@@ -591,7 +611,7 @@ def _call(
         if min(x, y, z) < 1:
             raise ValueError(f"grid must be one to three numbers of at least 1, not {grid!r}")
         size = x, y, z
-    products = [name for name in names if not _AUXILIARY.search(name)]
+    products = [name for name in names if not is_auxiliary(name)]
     if len(products) != 1:
         listed = ", ".join(products) or "none"
         raise NotDescribedError(f"kernel must have one kernel that multiplies; of the names given these are: {listed}")
@@ -611,6 +631,15 @@ _AUXILIARY = re.compile(
     r"fill_kernel|FillFunctor|copy_kernel"
 )
 """Names of kernels that belong to a call and multiply nothing."""
+
+
+def is_auxiliary(name: str) -> bool:
+    """Return whether a kernel belongs to a call and multiplies nothing, such as a Memset or a splitKreduce_kernel.
+
+    >>> is_auxiliary("Memset (Device)"), is_auxiliary("nvjet_sm90_tst_64x8_64x16_2x4_h_bz_NNT")
+    (True, False)
+    """
+    return _AUXILIARY.search(name) is not None
 
 
 def _dtypes_of(rule: KernelRule, match: re.Match[str]) -> tuple[str, ...]:
