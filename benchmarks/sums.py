@@ -219,7 +219,8 @@ _AMD = (
 
 _GPU_KERNELS = (
     (fs.FP16, fs.FP16, "residue(hopper, 96)"), (fs.BF16, fs.BF16, "residue(hopper, 96)"),
-    (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64)"), (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64, dealt)"),
+    (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64)"),
+    (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64, dealt)"),
     (fs.FP16, fs.FP16, "splitk(4, residue(hopper, 96), converted(fp16, fp32), tile=64)"),
     (fs.FP16, fs.FP16, "epilogue(hopper, fp32, through=fp16, activation=relu)"),
     (fs.FP16, fs.FP16, "permuted(conv-2x2x64, hopper)"),

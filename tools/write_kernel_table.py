@@ -76,9 +76,7 @@ def _seen(folder: Path) -> Iterator[Seen]:
             whole = ((batch,) if batch else ()) + sizes(shape)
             yield Seen(function, TORCH, dtype, dtype, settings, layout, whole, kernels)
     for key, kernels in notes("kernels/fp16acc")["kernels"].items():
-        yield Seen(
-            "torch.matmul", TORCH, "float16", "float16", ("allow_fp16_accumulation",), "nn", sizes(key), kernels
-        )
+        yield Seen("torch.matmul", TORCH, "float16", "float16", ("allow_fp16_accumulation",), "nn", sizes(key), kernels)
     for key, kernels in notes("kernels/cupy_mm")["kernels"].items():
         fmt, shape = key.split("|")
         yield Seen("cupy.matmul", CUPY, DTYPES[fmt], DTYPES[fmt], (), "nn", sizes(shape), kernels)
@@ -95,7 +93,11 @@ def table(folder: Path) -> dict[str, Any]:
     names: dict[str, int] = {}
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for seen in _seen(folder):
-        launches = [[names.setdefault(name, len(names)), *(grid or ())] for name, grid, *_ in seen.kernels]
+        launches = [
+            [names.setdefault(name, len(names)), *(grid or ())]
+            for name, grid, *_ in seen.kernels
+            if not (seen.function in ("torch.bmm", "torch.baddbmm") and "elementwise_kernel" in name)  # `repeat`
+        ]
         shapes = groups.setdefault(seen[:6], {})
         shape = ",".join(map(str, seen.shape))
         if shapes.setdefault(shape, launches) != launches:

@@ -20,7 +20,7 @@ from floatsim.accumulation.gpu_libraries import FUNCTIONS, is_auxiliary, known_d
 from floatsim.accumulation.library_rules import NotDescribedError
 from floatsim.formats._validation import as_index, name_hint
 
-__all__ = ["SETTINGS", "Launches", "recorded_kernels"]
+__all__ = ["SETTINGS", "Launches", "default_result", "recorded_kernels"]
 
 SETTINGS = {
     "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = True",
@@ -49,7 +49,7 @@ class Launches:
     >>> import floatsim as fs
     >>> found = fs.hardware.recorded_kernels("torch.matmul", "float16", (64, 64, 300), device="h200")
     >>> print(found)
-    cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_nn_align4, grid (2, 2, 1)
+    cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_128x2_nn_align2, grid (2, 2, 1)
     """
 
     launches: tuple[tuple[str, Grid | None], ...]
@@ -87,6 +87,15 @@ def _table(device: str) -> dict[tuple[Any, ...], dict[tuple[int, ...], Launches]
             for shape, launches in group["shapes"].items()
         }
     return found
+
+
+def default_result(function: str, dtype: str) -> str:
+    """Return the dtype of a recorded call's result: that of the operands, but of FP8 products "float32".
+
+    >>> default_result("torch.matmul", "float16"), default_result("torch._scaled_mm", "float8_e5m2")
+    ('float16', 'float32')
+    """
+    return "float32" if function == "torch._scaled_mm" else dtype
 
 
 def recorded_kernels(
@@ -149,7 +158,7 @@ def recorded_kernels(
     table = _table(where)
     asked = {
         "function": function, "version": version and version.partition("+")[0], "dtype": dtype,
-        "result": result or ("float32" if function == "torch._scaled_mm" else dtype), "settings": frozenset(chosen),
+        "result": result or default_result(function, dtype), "settings": frozenset(chosen),
         "workspace": workspace, "layout": layout,
     }  # fmt: skip
     keys = list(table)

@@ -1,4 +1,4 @@
-"""The kernels of cuBLAS, cuDNN and Triton: what their names and arguments say about their sums, and how to record them."""
+"""The kernels of cuBLAS, cuDNN and Triton: what their names and arguments say about their sums; recording them."""
 
 from __future__ import annotations
 

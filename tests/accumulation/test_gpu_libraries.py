@@ -159,8 +159,10 @@ def test_what_is_refused(kernel, call, says):
 def test_bad_arguments():
     for keywords, error, says in [
         ({"device": "h100", "kernel": WMMA}, fs.NotDescribedError, "device='h100' is not described; described: h200"),
-        ({"device": "h200"}, fs.NotDescribedError, "pass kernel=, the name that a profiler shows"),
-        ({"kernel": WMMA}, TypeError, "kernel= and grid= belong to a GPU"),
+        ({"kernel": WMMA}, TypeError, "kernel=, grid=, .* belong to a GPU"),
+        ({"layout": "nt"}, TypeError, "kernel=, grid=, .* belong to a GPU"),
+        ({"device": "h200", "grid": (1, 1, 1)}, TypeError, "grid= belongs to a kernel"),
+        ({"device": "h200", "kernel": WMMA, "layout": "nt"}, TypeError, "omit them, or kernel="),
         ({"device": "h200", "kernel": WMMA, "cpu": "zen4"}, TypeError, "belong to a CPU"),
         ({"device": "h200", "kernel": WMMA, "grid": (0, 1, 1)}, ValueError, "grid must be one to three numbers"),
     ]:
