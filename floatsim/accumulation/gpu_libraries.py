@@ -88,6 +88,8 @@ class KernelCall:
         """Return the number of parts of K of a kernel whose grid has them in z."""
         z = self.blocks()[2]
         if self.batch > 1:
+            if z == 1 and "warpgroup" in self.name and "segment_k_off" in self.name:
+                return 1  # a persistent kernel, whose blocks take the tiles of all matrices
             if z != self.batch or self.reduction is not None:
                 raise NotDescribedError(f"grid z = {z} of a batch of {self.batch} matrices was not recorded")
             return 1
@@ -431,7 +433,7 @@ RULES = (
         "recorded, order not found", (), refused="the order of its sum is not known",
     ),
     KernelRule(
-        "other vector kernels", r"sgemm_largek|dot_kernel|gemmk1_kernel|gemmSN_TN_kernel|scal_kernel",
+        "other vector kernels", r"sgemm_largek|dot_kernel|gemmk1_kernel|gemmSN_TN_kernel|scal_kernel|reduce_1Block",
         (*FLOATS, "float64"), "not described", "recorded, order not found", (),
         refused="the order of its sum is not known",
     ),
@@ -443,6 +445,11 @@ def _nearest(name: str) -> str:
     """Return the recorded name that is most similar to a name."""
     known = [example for rule in RULES if rule.build is not None for example in rule.examples]
     return max(known, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
+
+
+def _known_rule(name: str) -> KernelRule | None:
+    """Return the rule of a name, or None if no rule knows it."""
+    return next((rule for rule in RULES if re.search(rule.pattern, name)), None)
 
 
 def _rule(name: str) -> tuple[KernelRule, re.Match[str]]:
@@ -613,6 +620,9 @@ def _call(
         size = x, y, z
     products = [name for name in names if not is_auxiliary(name)]
     if len(products) != 1:
+        for name in products:
+            if (rule := _known_rule(name)) is not None and rule.refused is not None:
+                raise NotDescribedError(f"{name} is not described: {rule.refused}")
         listed = ", ".join(products) or "none"
         raise NotDescribedError(f"kernel must have one kernel that multiplies; of the names given these are: {listed}")
     if row.sizes == _CONVOLUTION:

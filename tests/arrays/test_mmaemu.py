@@ -32,9 +32,12 @@ pytestmark = [
     ),
 ]
 SHA256 = {
-    "api.py": "165c0f754ae6103b84c945e9f77a1828d5cf9d22cbcc8ac41c7635837f75ce3f", "model/plan.py": "e3722ea48562a13bd3f3e01c1c2c6c7ab478ca275eefe8b180d0d48fd7f5970a", "model/chain.py": "192617cabcee096e7148d97d6f06530a6f559418e196e6031cbed4651de01bf4", "model/epilogue.py": "f5e46b186e34fb3e8d86dce6d4985e582d1cdaefba943c93a9ef3910f1c50220",
+    "api.py": "165c0f754ae6103b84c945e9f77a1828d5cf9d22cbcc8ac41c7635837f75ce3f",
+    "model/plan.py": "e3722ea48562a13bd3f3e01c1c2c6c7ab478ca275eefe8b180d0d48fd7f5970a",
+    "model/chain.py": "192617cabcee096e7148d97d6f06530a6f559418e196e6031cbed4651de01bf4",
+    "model/epilogue.py": "f5e46b186e34fb3e8d86dce6d4985e582d1cdaefba943c93a9ef3910f1c50220",
     "model/presets.py": "ababcd1f6382fbb28b915b21a677925cf843979263c55323fabf6c3696aec6c4",
-}  # fmt: skip
+}
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 CALLS = 500
 
