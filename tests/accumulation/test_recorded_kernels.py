@@ -29,17 +29,25 @@ def text(function, dtype, shape, **more):
 
 
 @pytest.mark.parametrize(("call", "more", "description"), [
-    (("torch.matmul", "float16", (64, 64, 300)), {}, "residue(tensorcore(hopper), 128) to FP16"),
+    (("torch.matmul", "float16", (64, 64, 300)), {},
+     "residue(tensorcore(hopper), 128) to FP16"),
     (("torch.matmul", "float16", (64, 64, 4096)), {},
      "splitk(3, tensorcore(hopper), sequential(fp32), tile=64) to FP16"),
-    (("torch.matmul", "float32", (64, 64, 300)), {"version": "2.11.0+cu130"}, "splitk(15, sequential(fp32, fused), sequential(fp32), tile=4) to FP32"),
-    (("torch.matmul", "float32", (64, 64, 300)), {"settings": ["allow_tf32"]}, "converted(tf32, splitk(19, residue(tensorcore(hopper), 16), sequential(fp32), tile=4)) to FP32"),
-    (("torch.matmul", "float16", (64, 64, 300)), {"settings": "allow_fp16_accumulation"}, "splitk(8, residue(tensorcore(hopper, output=fp16), 64), sequential(fp16), tile=8) to FP16"),
-    (("torch.bmm", "bfloat16", (4, 64, 64, 256)), {}, "tensorcore(hopper) to BF16"),
-    (("torch.nn.functional.linear", "float16", (64, 64, 256)), {"layout": "nt"}, "epilogue(tensorcore(hopper), fp32) to FP16"),
-    (("torch.addmm", "float16", (64, 64, 256)), {"settings": ("cublaslt",)}, "epilogue(tensorcore(hopper), fp32, through=fp16) to FP16"),
+    (("torch.matmul", "float32", (64, 64, 300)), {"version": "2.11.0+cu130"},
+     "splitk(15, sequential(fp32, fused), sequential(fp32), tile=4) to FP32"),
+    (("torch.matmul", "float32", (64, 64, 300)), {"settings": ["allow_tf32"]},
+     "converted(tf32, splitk(19, residue(tensorcore(hopper), 16), sequential(fp32), tile=4)) to FP32"),
+    (("torch.matmul", "float16", (64, 64, 300)), {"settings": "allow_fp16_accumulation"},
+     "splitk(8, residue(tensorcore(hopper, output=fp16), 64), sequential(fp16), tile=8) to FP16"),
+    (("torch.bmm", "bfloat16", (4, 64, 64, 256)), {},
+     "tensorcore(hopper) to BF16"),
+    (("torch.nn.functional.linear", "float16", (64, 64, 256)), {"layout": "nt"},
+     "epilogue(tensorcore(hopper), fp32) to FP16"),
+    (("torch.addmm", "float16", (64, 64, 256)), {"settings": ("cublaslt",)},
+     "epilogue(tensorcore(hopper), fp32, through=fp16) to FP16"),
     (("cupy.matmul", "float64", (64, 64, 300)), {}, "sequential(fp64, fused) to FP64"),
-    (("torch._scaled_mm", "float8_e4m3fn", (64, 64, 8192)), {"layout": "nt", "settings": ("use_fast_accum",)}, "splitk(3, tensorcore(hopper), sequential(fp32), tile=128) to FP32"),
+    (("torch._scaled_mm", "float8_e4m3fn", (64, 64, 8192)), {"layout": "nt", "settings": ("use_fast_accum",)},
+     "splitk(3, tensorcore(hopper), sequential(fp32), tile=128) to FP32"),
 ])  # fmt: skip
 def test_descriptions_without_a_name(call, more, description):
     assert text(*call, **more) == description

@@ -564,7 +564,7 @@ def _gpu_kernel(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulati
     elif kind in (2, 6):
         found = fs.Blocked(inner, tile, outer)
     elif kind == 7:
-        found = fs.Strided(inner, parts, outer)
+        found = fs.Strided(_leaf(d, setting, setting.accumulator, LEAVES, "same"), parts, outer)
     elif kind == 8:
         found = _leaf(d, setting, setting.accumulator, LEAVES, "same")
     elif kind == 9:
