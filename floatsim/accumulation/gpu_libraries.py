@@ -42,7 +42,8 @@ class KernelCall:
     """A product on a GPU: its kernels in order, the one that multiplies, the dtype, and the shapes.
 
     `batch` counts the matrices of a batched product. `channels`, `rows` and `columns` are those of a convolution's
-    filters, and K is their product; 0 for other products.
+    filters, and K is their product; 0 for other products. `rotated`: the terms have the order of the rotated filter, as
+    in the gradient of the input (`operators.conv2d_backward`).
     """
 
     kernels: tuple[str, ...]
@@ -56,6 +57,7 @@ class KernelCall:
     channels: int = 0
     rows: int = 0
     columns: int = 0
+    rotated: bool = False
 
     @property
     def reduction(self) -> str | None:
@@ -253,34 +255,41 @@ def _promoted(match: re.Match[str], call: KernelCall) -> Accumulation:
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-def _channel_blocks(match: re.Match[str], call: KernelCall, unit: Accumulation, ending: str = "") -> Accumulation:
+def _ordered(call: KernelCall, channels: int, ascending: bool, inner: Accumulation) -> Accumulation:
+    """Blocks of channels, and the rows and columns of the filter, which ascend or descend."""
+    if call.rows * call.columns == 1:
+        return inner
+    ending = "" if ascending is not call.rotated else "-descending"
+    return Permuted(f"conv-{call.rows}x{call.columns}x{channels}{ending}", inner)
+
+
+def _channel_blocks(match: re.Match[str], call: KernelCall, ascending: bool) -> Accumulation:
     """Blocks of as many channels as the tile of the kernel has terms, or all channels if they are fewer."""
     if "segment_k_on" in call.name:
         raise NotDescribedError("segment_k_on splits K in an order that is fixed but not known")
     block = min(int(match["k"]), call.channels)
     if call.channels % block or block % 16:
         raise NotDescribedError(f"{call.channels} channels in tiles of {match['k']}: only whole tiles were recorded")
-    order = f"conv-{call.rows}x{call.columns}x{block}{ending}"
-    found = unit if call.rows * call.columns == 1 else Permuted(order, unit)
+    found = _ordered(call, block, ascending, _HOPPER)
     return Converted("tf32", found) if call.dtype == "float32" else found
 
 
 def _forward(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return _channel_blocks(match, call, _HOPPER)
+    return _channel_blocks(match, call, True)
 
 
 def _input_gradient(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return _channel_blocks(match, call, _HOPPER, "-descending")
+    return _channel_blocks(match, call, False)
 
 
 def _planes(match: re.Match[str], call: KernelCall) -> Accumulation:
     if call.blocks()[2] != 1:
         raise NotDescribedError(f"grid z = {call.blocks()[2]} of this kernel was not recorded")
-    return _CHAINS[call.dtype]
+    return _ordered(call, 1, True, _CHAINS[call.dtype]) if call.rotated else _CHAINS[call.dtype]
 
 
 def _pixels(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return Permuted(f"conv-{call.rows}x{call.columns}x{call.channels}", _CHAINS[call.dtype])
+    return _ordered(call, call.channels, True, _CHAINS[call.dtype])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -429,6 +438,10 @@ RULES = (
         "tensors run another kernel",
     ),
     KernelRule(
+        "convolution, winograd", r"winograd", (*HALVES, *FLOATS), "not described", "recorded, order not found", (),
+        refused="winograd transforms its operands, whose roundings are not known",
+    ),
+    KernelRule(
         "gemvx", r"internal::gemvx::kernel|gemv2[TN]_kernel|gemvNSP_kernel", (*FLOATS, "float64"), "not described",
         "recorded, order not found", (), refused="the order of its sum is not known",
     ),
@@ -529,7 +542,8 @@ def describe_kernel(name: str) -> KernelDescription:
 class _Function:
     """A function of a library: the versions, the sizes of its shape, and how c enters ("", "bias" or "matrix").
 
-    `refused` is the reason why the function is not described.
+    `rotated`: the terms of a convolution have the order of the rotated filter. `refused` is the reason why the function
+    is not described.
     """
 
     versions: tuple[str, ...]
@@ -537,6 +551,7 @@ class _Function:
     c: str = ""
     activation: str | None = None
     refused: str | None = None
+    rotated: bool = False
 
 
 _CONVOLUTION = "(M, N, channels, rows, columns)"
@@ -553,7 +568,10 @@ FUNCTIONS = {
         ("2.11.0",), c="bias", refused="GELU needs the bits of CUDA's own erff, which floatsim does not have yet"
     ),
     "torch.nn.functional.conv2d": _Function(("2.11.0",), _CONVOLUTION),
-    "torch.nn.grad.conv2d_input": _Function(("2.11.0",), _CONVOLUTION),
+    "torch.nn.grad.conv2d_input": _Function(("2.11.0",), _CONVOLUTION, rotated=True),
+    "torch.nn.grad.conv2d_weight": _Function(
+        ("2.11.0",), _CONVOLUTION, refused="the orders of gradients of weights are not known"
+    ),
 }
 """The functions of libraries on GPUs that `fs.library_sum` takes."""
 
@@ -598,6 +616,8 @@ def kernel_sum(
         )
     if dtype not in _dtypes_of(rule, match):
         raise NotDescribedError(f"{about}: the kernel multiplies {' or '.join(_dtypes_of(rule, match))}")
+    if call.rotated and "dgrad" not in call.name and call.rows * call.columns != 1:
+        raise NotDescribedError(f"{about}: a forward kernel that computes a gradient was not recorded")
     if bool(call.channels) != rule.name.startswith("convolution") and (call.rows * call.columns != 1):
         raise NotDescribedError(f"{about}: a shape {row.sizes} is not that of a kernel for {rule.name}")
     try:
@@ -629,7 +649,8 @@ def _call(
         if len(sizes) != 5:
             raise NotDescribedError(f"shape {sizes} is not {row.sizes}")
         m, n, channels, rows, columns = sizes
-        return KernelCall(names, products[0], dtype, m, n, channels * rows * columns, size, 1, channels, rows, columns)
+        k = channels * rows * columns
+        return KernelCall(names, products[0], dtype, m, n, k, size, 1, channels, rows, columns, row.rotated)
     if len(sizes) not in (3, 4):
         raise NotDescribedError(f"shape {sizes} is not {row.sizes}")
     *batch, m, n, k = sizes

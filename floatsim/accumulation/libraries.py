@@ -162,7 +162,8 @@ def library_sum(
         (M, N, K) of a product of C-contiguous matrices (M, K) and (K, N); (K,) or K of two vectors or of a sum. On a
         GPU the matrices may have any layout, and (batch, M, N, K) is a batch. A convolution has (M, N, channels, rows,
         columns): M places of the images, N results for each, and the channels that the sum reads, in filters of these
-        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`.
+        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`, and the gradient of
+        the input that of `operators.conv2d_backward`, with the rotated filter.
     version : str, optional
         The version of the library, without a local part ("+cpu"). It may be left out if one version was verified.
     cpu : str, optional
