@@ -294,8 +294,8 @@ def _halved(x, axis, sign):
     second[...] = first * sign
 
 
-def _convolution(key):
-    """(function, shape, f) of a recorded pass: f(accumulate) is the pass by `fs.operators`, flat."""
+def convolution_operands(key):
+    """(function, shape, operands) of a recorded pass: the images x, the filters w and the gradient g."""
     what, fmt, tag, _ = key.split("|")
     images, filters, stride, padding = CONVOLUTIONS[tag]
     rng = np.random.default_rng([21, *images, *filters])
@@ -306,26 +306,24 @@ def _convolution(key):
     x, w, g = (
         fs.array(rng.standard_normal(shape).astype(np.float32), of).values.astype(np.float32) for shape in shapes
     )
-    halves = ((x, 1, -1), (w, 1, 1)) if what == "y" else ((g, 1, -1), (w, 0, 1))
-    for array, axis, sign in halves:
+    for array, axis, sign in ((x, 1, -1), (w, 1, 1)) if what == "y" else ((g, 1, -1), (w, 0, 1)):
         _halved(array, axis, sign)
-    x, w, g = (fs.array(each, of) for each in (x, w, g))
-    places = {"stride": stride, "padding": padding}
+    operands = {"x": fs.array(x, of), "w": fs.array(w, of), "g": fs.array(g, of)}
     if what == "y":
         shape = (images[0] * heights[0] * heights[1], filters[0], filters[1], rows, columns)
-        return (
-            "torch.nn.functional.conv2d",
-            shape,
-            lambda accumulate: fs.operators.conv2d(x, w, **places, accumulations={"product": accumulate}),
-        )
+        return "torch.nn.functional.conv2d", shape, operands
     shape = (images[0] * images[2] * images[3], filters[1], filters[0], rows, columns)
-    return (
-        "torch.nn.grad.conv2d_input",
-        shape,
-        lambda accumulate: (
-            fs.operators.conv2d_backward(g, x, w, **places, accumulations={"input_gradient": accumulate}).x
-        ),
-    )
+    return "torch.nn.grad.conv2d_input", shape, operands
+
+
+def _pass_of_operators(key, operands, accumulate):
+    """A recorded pass by `fs.operators` under a kernel's order."""
+    x, w, g = (operands[name] for name in "xwg")
+    *_, stride, padding = CONVOLUTIONS[key.split("|")[2]]
+    places = {"stride": stride, "padding": padding}
+    if key.startswith("y|"):
+        return fs.operators.conv2d(x, w, **places, accumulations={"product": accumulate})
+    return fs.operators.conv2d_backward(g, x, w, **places, accumulations={"input_gradient": accumulate}).x
 
 
 EQUAL_PASSES = 38
@@ -345,7 +343,7 @@ def test_convolutions_of_cudnn():
         what, fmt, tag, _ = key.split("|")
         if what not in ("y", "dx") or tag not in CONVOLUTIONS or (what, tag) == ("dx", "rgb"):
             continue
-        function, shape, call = _convolution(key)
+        function, shape, operands = convolution_operands(key)
         launched = [(n, g) for n, g, *_ in kernels if g and not re.search("nchwToNhwc|nhwcToNchw|Padding", n)]
         name, grid = launched[-1]  # a gradient has the kernels of the forward pass before its own
         try:
@@ -355,7 +353,9 @@ def test_convolutions_of_cudnn():
             told[key] = str(error)
             continue
         due = arrays[key]
-        same = np.array_equal(recorded.codes_of(call(region.accumulate)).reshape(-1)[: len(due)], due)
+        same = np.array_equal(
+            recorded.codes_of(_pass_of_operators(key, operands, region.accumulate)).reshape(-1)[: len(due)], due
+        )
         found["equal" if same else "wrong"] += 1
         told[key] = f"{same} {region.accumulate} {launched[-1][0][:90]}"
     assert found["wrong"] == 0 and found["equal"] == EQUAL_PASSES, (found, told)
