@@ -158,11 +158,12 @@ def _scaled(
     if blocks and (left.shape, right.shape) == ((m, blocks), (blocks, columns)):
         return _of_blocks(operands, left, right, description, fast, others)
     shapes = f"scale_a {left.shape} and scale_b {right.shape} for a {x.shape} and b {y.shape}"
-    not_recorded = {(m, blocks): "1 x 128", (-(-m // _BLOCK), blocks): "128 x 128"}.get(left.shape)
-    if blocks and not_recorded and right.shape in ((blocks, n), (blocks, columns)):
+    blocks_of_a = {(m, blocks): "1 x 128", (-(-m // _BLOCK), blocks): "128 x 128"}
+    if blocks and right.shape in ((blocks, n), (blocks, columns)) and left.shape in blocks_of_a:
+        of_a = next(kind for shape, kind in blocks_of_a.items() if shape == left.shape)
         of_b = "1 x 128" if right.shape == (blocks, n) else "128 x 128"
         raise ValueError(
-            f"{shapes}: blocks of {not_recorded} of a and {of_b} of b were not recorded; described are 1 x 128 of a, "
+            f"{shapes}: blocks of {of_a} of a and {of_b} of b were not recorded; described are 1 x 128 of a, "
             f"({m}, {blocks}), and 128 x 128 of b, ({blocks}, {columns})"
         )
     of_blocks = f"; or ({m}, {blocks}) and ({blocks}, {columns})" if blocks else ""
