@@ -44,7 +44,11 @@ Raises
 TypeError
     For formats that the instruction does not have.
 ValueError
-    For unknown devices, and for a form that the instruction does not have."""
+    For unknown devices, and for a form that the instruction does not have.
+
+Notes
+-----
+Contexts and `fs.record` have no effect: an instruction has its own rounding."""
 _FP32_ONLY = "FP32: FloatArrays, or arrays of float32."
 _THREE = "FP32, FP16 or BF16: FloatArrays, or arrays with such a dtype. 16-bit results are FP32 results, truncated."
 _DEFAULT = "Default: False."

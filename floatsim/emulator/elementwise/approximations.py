@@ -145,8 +145,9 @@ def _tables(function: str, unit: str) -> _Tables:
 def _flushed(function: str, unit: str, codes: Codes, out: Codes) -> None:
     """Write the results of the form that flushes subnormals, or of the only form."""
     if function in ("sin", "cos"):
-        loops.turns(codes, _TURN, out)
-        codes = out
+        turned = np.empty_like(codes)  # not `out`: the vector instructions of the kernel need two arrays
+        loops.turns(codes, _TURN, turned)
+        codes = turned
     loops.approximate(codes, *_tables(function, unit), out)
 
 
@@ -181,7 +182,9 @@ def divide(a: Codes, b: Codes, flush: bool, unit: str, out: Codes | None = None)
         _flushed("rcp", unit, cut[1], inverse)
         if not flush:
             _scale("rcp", unit, subnormal, cut[1], inverse)
-        written[...] = _operation("multiply", cut[0], inverse)
+        product = _operation("multiply", cut[0], inverse, out=written)
+        if product is not written:
+            written[...] = product
         if flush:  # few: the kernels that flush are slow
             near = _is_in(cut[0], _MAGNITUDE, 1, _LEADING - 1) | _is_in(written, _MAGNITUDE, 1, _LEADING)
             places = np.flatnonzero(near)
@@ -230,8 +233,8 @@ def _constant(value: float) -> Codes:
     return np.array(value, np.float32).view(np.uint32)
 
 
-def _operation(name: str, a: Codes, b: Codes, flush: bool = False) -> Codes:
-    codes, _ = elementwise(name, [(a, FP32), (b, FP32)], FP32, _OPTIONS[flush], False)
+def _operation(name: str, a: Codes, b: Codes, flush: bool = False, out: Codes | None = None) -> Codes:
+    codes, _ = elementwise(name, [(a, FP32), (b, FP32)], FP32, _OPTIONS[flush], False, out)
     return codes
 
 
