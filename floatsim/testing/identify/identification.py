@@ -63,6 +63,7 @@ _SHOWN = 6  # names of an ambiguous result that the text lists
 _NEAR = 3  # near misses that are named
 _LEAST_NEAR = 1 / 4  # the share of equal elements of a near miss: unlike sums agree on a tenth of hard elements
 _STEPS = (*range(1, 17), *range(20, 68, 4))  # of other numbers of terms, one of which separates descriptions
+_WINDOW = 96  # terms of a window that cancels
 _RULES = 12  # rules for the parts of K that are separated at a time
 _OTHER_KS = 6  # other numbers of terms that a kernel is called with
 _SIDE = 24  # rows and columns of products that tell descriptions apart
@@ -650,6 +651,10 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
             note += " the kernel has another sum than each of them"
             return replace(found, notes=(*found.notes, note))
         left = kept
+    if len(left) > 1 and tried:
+        more = f" and {len(left) - 2} more" if len(left) > 2 else ""
+        note = f"for K = {kernel.shape[1]}, {brief(left[0])} and {brief(left[1])}{more} are one sum"
+        found = replace(found, notes=(*found.notes, f"{note}; for K = {tried} the kernel has the bits of each of them"))
     return replace(found, names=(brief(left[0]),))
 
 
@@ -671,11 +676,21 @@ def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequenc
 
 
 def _other_pairs(kernel: _Kernel, seed: int) -> _Pairs:
-    found = []
-    for kind in ("cancelling", "normal"):
-        product = kernel.product(*hard_inputs(kernel.shape, (kernel.a, kernel.b), kind, seed=seed), seed)
-        found.append((product, kernel(product)))
-    return found
+    """Return products of another K: hard ones, and one of windows that cancel.
+
+    Its parts are small, so that parts that are stored in 16 bits keep the rounding errors of their chains.
+    """
+    formats = kernel.a, kernel.b
+    inputs = [hard_inputs(kernel.shape, formats, kind, seed=seed) for kind in ("cancelling", "normal")]
+    m, k, n = kernel.shape
+    widths = [min(_WINDOW, k - start) for start in range(0, k, _WINDOW)]
+    windows = [hard_inputs((m, width, n), formats, seed=seed + i) for i, width in enumerate(widths)]
+    sides = [
+        np.concatenate([np.asarray(as_float_array(window[side], "x").values) for window in windows], 1 - side)
+        for side in (0, 1)
+    ]
+    products = [kernel.product(x, y, seed) for x, y in (*inputs, sides)]
+    return [(product, kernel(product)) for product in products]
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
