@@ -22,6 +22,7 @@ from floatsim.accumulation import (
     Parts,
     ProductLeaf,
     Sequential,
+    Welford,
     leaves,
     settled,
     tensor_cores,
@@ -41,7 +42,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.random import Site, split_seed
 
-__all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
+__all__ = ["MeanAndSquares", "cumsum", "mean", "moments", "norm", "prod", "sum", "var", "vdot"]
 
 
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")
@@ -278,8 +279,10 @@ def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
 # -- keywords ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, Any]:
-    """Return the resolved call, and `out`."""
+def _settled(
+    fmt: FloatFormat, options: Summation, special: type[Accumulation] | None = None
+) -> tuple[AccumulationCall, Any]:
+    """Return the resolved call, and `out`. `special` is a description that is no sum, and that the caller takes."""
     for name in options:
         if name not in Summation.__annotations__:
             raise TypeError(f"unknown keyword {name!r}; {name_hint(name, Summation.__annotations__)}")
@@ -292,6 +295,7 @@ def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, An
         options.get("result_rounding"),
         options.get("backend"),
         keywords,
+        special=special,
     )
     return call, options.get("out")
 
@@ -483,6 +487,7 @@ def var(
 
     The mean and the differences are rounded in the accumulator's format and attributes. The sum of the squares follows
     the description, as in `norm`. The division by the number of terms - ddof is rounded to the format of the result.
+    With `accumulate=fs.Welford(...)` the sum of the squares comes from one pass.
 
     Parameters
     ----------
@@ -521,10 +526,15 @@ def var(
     np.float32(1.6666666)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], options)
+    call, out = _settled(operand[1], options, Welford)
     delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, call, terms.shape)
+    if isinstance(call.accumulation, Welford):
+        total = _moments(terms, call)[1]
+        count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
+        codes, fmt = _rounded("divide", "var.result", [total, count], call.format, call, call.result)
+        return deliver(codes, fmt, float_array, out)
     _check_squares(call)
     differences = _differences(operand, axis, where, call)
     squares = _terms(differences, axis, keepdims, where)
@@ -532,6 +542,82 @@ def var(
     count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
     codes, fmt = _rounded("divide", "var.result", [total, count], call.format, call, call.result)
     return deliver(codes, fmt, float_array, out)
+
+
+class MeanAndSquares(NamedTuple):
+    """The results of `fs.moments`.
+
+    Attributes
+    ----------
+    mean, squares : FloatArray
+        The means, and the sums of squared differences from them, in the format of the description.
+    """
+
+    mean: Any
+    squares: Any
+
+
+def _moments(terms: _Terms, call: AccumulationCall) -> tuple[Operand, Operand]:
+    """Return the means and the sums of squared differences, in the shape of the results."""
+    order = call.accumulation
+    assert isinstance(order, Welford)
+    if not hasattr(call.backend, "moments"):
+        raise ValueError(f"backend={call.backend.__name__!r} has no {order}; use backend='emulator'")
+    if call.draws:
+        raise ValueError(f"{order} does not support stochastic rounding")
+    found = []
+    for site in (0, 1):
+
+        def reduce(codes: Codes, start: Operand | None, base: int, site: int = site) -> _Sums:
+            rows = np.ascontiguousarray(codes.T)
+            return _Sums(call.backend.moments(order, rows, terms.format, call.options.attributes)[site], {}, {})
+
+        codes = _reduced(terms, None, order.format, False, reduce).codes
+        found.append((codes.reshape(terms.shape), order.format))
+    return found[0], found[1]
+
+
+@stays_on_device
+def moments(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
+) -> MeanAndSquares:  # fmt: skip
+    """Return the mean and the sum of squared differences from it, in one pass by Welford's algorithm.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are terms. The other elements are removed before the order is applied.
+    **options : accumulate, backend and the rounding options
+        As in `fs.sum`. `accumulate` must be a `fs.Welford`. Events are not recorded.
+
+    Returns
+    -------
+    MeanAndSquares
+        Two FloatArrays in the format of the description. Without terms, zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.sum`. A TypeError also for other descriptions, a ValueError also for stochastic rounding.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> mean, squares = fs.moments(fs.array([1.0, 2.0, 6.0], "fp16"), accumulate="welford(fp32)")
+    >>> mean.item(), squares.item()
+    (3.0, 14.0)
+    """
+    operand, _ = _read(x)
+    call, _ = _settled(operand[1], options, Welford)
+    _only("moments", (Welford,), call.accumulation, "has one pass")
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    return MeanAndSquares(*(wrap(codes, fmt, True) for codes, fmt in _moments(terms, call)))
 
 
 def _check_squares(call: AccumulationCall) -> None:
