@@ -159,6 +159,10 @@ def _reduced(call: _Call, inner: Accumulation, width: int, per_thread: int) -> O
 
 
 def _sum(call: _Call) -> Orders:
+    return _reduced(call, _IN_ORDER, min(call.vector, 8), 4)
+
+
+def _product(call: _Call) -> Orders:
     return _reduced(call, _IN_ORDER, 4, 4)
 
 
@@ -241,7 +245,7 @@ REDUCTIONS = (
         "float32", (1_000_003, 8192), _sum,
     ),
     Reduction("torch.mean", "the sum, which is multiplied by float32(1 / n)", _ROWS, (50_257, 0), _sum),
-    Reduction("torch.prod", "the product", _ROWS, (50_257, 0), _sum),
+    Reduction("torch.prod", "the product", _ROWS, (50_257, 0), _product),
     Reduction(
         "torch.linalg.vector_norm", "the sum of the squares, each added by a fused multiply-add", _ROWS, (50_257, 0),
         _norm,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from floatsim.arrays.array.types import Floats
-from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.functions import rsqrt
 from floatsim.formats._validation import as_flag, as_real
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
