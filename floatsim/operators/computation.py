@@ -347,7 +347,7 @@ class Computation:
 
 def _is_function(function: Callable[..., Any]) -> bool:
     """Return whether a public function is a mathematical function, which libraries define in their own way."""
-    return getattr(functions, function.__name__, None) is function
+    return function.__name__ in functions.__all__
 
 
 def _fused(order: Accumulation) -> Accumulation:

@@ -43,7 +43,7 @@ class LibrarySum:
     device: str
 
 
-SumLike: TypeAlias = AccumulationLike | LibrarySum
+SumLike: TypeAlias = "AccumulationLike | LibrarySum"
 """The accumulation of a sum in a recipe."""
 
 
@@ -110,9 +110,8 @@ class Recipe:
         for operator in self.operators:
             operator_steps(operator)
         if self.functions not in _FUNCTIONS:
-            raise ValueError(
-                f"recipe {self.name!r}: functions={self.functions!r} is not known; {name_hint(self.functions, _FUNCTIONS)}"
-            )
+            hint = name_hint(self.functions, _FUNCTIONS)
+            raise ValueError(f"recipe {self.name!r}: functions={self.functions!r} is not known; {hint}")
         for operator, variant in self.variants.items():
             known = operator_steps(operator).variants
             if variant not in known:
@@ -299,8 +298,11 @@ _NAMED = (
                     **dict.fromkeys(sums.split(), LibrarySum("torch.native_layer_norm_backward", "h200")),
                 }
                 for operator, norm, sums in (
-                    ("layer_norm_backward", "native_layer_norm",
-                     "gradient_sum product_sum weight_gradient bias_gradient"),
+                    (
+                        "layer_norm_backward",
+                        "native_layer_norm",
+                        "gradient_sum product_sum weight_gradient bias_gradient",
+                    ),
                     ("rms_norm_backward", "rms_norm", "product_sum weight_gradient"),
                 )
             },
@@ -318,8 +320,17 @@ _NAMED = (
             "gelu_backward": "erf",
         },
         operators=(
-            "softmax", "log_softmax", "cross_entropy", "layer_norm", "rms_norm", "gelu", "softmax_backward",
-            "log_softmax_backward", "cross_entropy_backward", "layer_norm_backward", "rms_norm_backward",
+            "softmax",
+            "log_softmax",
+            "cross_entropy",
+            "layer_norm",
+            "rms_norm",
+            "gelu",
+            "softmax_backward",
+            "log_softmax_backward",
+            "cross_entropy_backward",
+            "layer_norm_backward",
+            "rms_norm_backward",
             "gelu_backward",
         ),
         source="PyTorch 2.11.0 with CUDA 13.0, aten/src/ATen/native/cuda/SoftMax.cu, PersistentSoftmax.cuh, "

@@ -64,10 +64,8 @@ _CELL_SUMS = (
 _WEIGHTS = "weight_ih_gradient weight_hh_gradient bias_ih_gradient bias_hh_gradient output"
 _CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
 _AFFINE = "stabilized rsqrt normalized weighted biased output"
-_THROUGH_ROOT = (
-    "stabilized rsqrt centred weighted_gradient product product_sum normalized correction scaled_weight corrected"
-)
-_ROOT_ENDS = "scaled_root result weight_product weight_gradient"
+_THROUGH_ROOT = "weighted_gradient product product_sum normalized correction scaled_weight corrected"
+_ROOT_ENDS = "share scaled_root result weight_product weight_gradient"
 
 OPERATORS: dict[str, OperatorSteps] = {
     "softmax": _operator(
@@ -183,15 +181,15 @@ OPERATORS: dict[str, OperatorSteps] = {
         standard="sum mean centred square square_sum variance stabilized rsqrt normalized weighted_gradient product "
         "product_sum mean_product gradient_sum mean_gradient centred_gradient correction corrected result "
         "weight_product weight_gradient bias_gradient output",
-        threads=f"mean square_sum variance {_THROUGH_ROOT} gradient_sum centred_gradient {_ROOT_ENDS} "
-        "bias_gradient output",
+        threads=f"mean square_sum variance stabilized rsqrt centred {_THROUGH_ROOT} gradient_sum centred_gradient "
+        f"{_ROOT_ENDS} bias_gradient output",
     ),
     "rms_norm_backward": _operator(
         "gradient input weight",
         "square_sum product_sum weight_gradient",
         standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
         "mean_product correction corrected result weight_product weight_gradient output",
-        threads=f"mean square_sum variance mean_square {_THROUGH_ROOT} {_ROOT_ENDS} output",
+        threads=f"mean square_sum variance mean_square stabilized rsqrt {_THROUGH_ROOT} {_ROOT_ENDS} output",
     ),
     "batch_norm_backward": _operator(
         "gradient input running_mean running_var weight",
