@@ -78,7 +78,7 @@ def _parameter_gradients(c: Computation, g: Array, normalized: Array, axis: int,
 
 def _by_threads(c: Computation, g: Array, centred: Array, root: Array, w: Array | None, centre: bool) -> NormGradients:
     """Return the gradients of the variant "threads"; without `centre`, those of rms_norm."""
-    n = c.number(g.shape[-1], centred)
+    n = c.number(g.shape[-1], root)
     weighted = g if w is None else c.value("weighted_gradient", multiply, g, w)
     scaled = n if w is None else c.value("scaled_weight", multiply, n, w)
     slope = c.dot("product_sum", c.value("product", multiply, weighted, centred), root)
