@@ -33,7 +33,7 @@ Operations
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
                     scaled_mm (FP8 with FP32 scales, as torch._scaled_mm)
     descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Threads Permuted
-                    TensorCore Welford Converted Residue Tf32x3 Epilogue (parts of GPU kernels),
+                    TensorCore Welford Sklansky Converted Residue Tf32x3 Epilogue (parts of GPU kernels),
                     as_accumulation (from text), ACCUMULATIONS (the names)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
                     identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
@@ -91,9 +91,10 @@ _HOMES = {
     ),
     ".accumulation": (
         "ACCUMULATIONS Blocked Converted Epilogue Exact Kahan Neumaier Pairwise Parts Permuted Residue Sequential "
-        "SplitK Strided TensorCore Tf32x3 Threads Tree Welford as_accumulation"
+        "Sklansky SplitK Strided TensorCore Tf32x3 Threads Tree Welford as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
+    ".arrays.sums.library_reductions": "library_reduction",
     ".arrays.sums.products": "Part dot explain_plan matmul",
     ".arrays.sums.einsum": "einsum",
     ".arrays.scaled_mm": "scaled_mm",

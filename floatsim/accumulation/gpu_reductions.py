@@ -18,6 +18,7 @@ from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
+from floatsim.accumulation.sklansky import Sklansky
 from floatsim.accumulation.threads import Threads
 from floatsim.accumulation.welford import Welford
 from floatsim.formats import FP32, as_format
@@ -166,6 +167,15 @@ def _product(call: _Call) -> Orders:
     return _reduced(call, _IN_ORDER, 4, 4)
 
 
+def _cumsum(call: _Call) -> Orders:
+    """The network of a row has as many threads as the ratio of columns and rows gives, of 512 in all."""
+    if call.results == 1:
+        raise NotDescribedError("torch.cumsum of a single row, which another library (CUB) computes,")
+    columns, rows = ((n - 1).bit_length() for n in (call.terms, call.results))
+    surplus = 9 + columns - rows
+    return [Sklansky(as_format(call.dtype), 1 << (min(max(surplus // 2, 4), 9) if surplus >= 0 else 9))]
+
+
 def _norm(call: _Call) -> Orders:
     return _reduced(call, Sequential(FP32, fused=True), 4, 4)
 
@@ -252,6 +262,10 @@ REDUCTIONS = (
     ),
     Reduction("torch.var", "the mean and the sum of squared differences", _ROWS, (50_257, 0), _variance),
     Reduction("torch.std", "the mean and the sum of squared differences", _ROWS, (50_257, 0), _variance),
+    Reduction(
+        "torch.cumsum", "the running sums, in the format of the operand", "4 rows of 5 to 8192 terms, 4096 rows of 256",
+        (8192, 0), _cumsum,
+    ),
     Reduction("torch.logsumexp", "the sum of the exponentials, in the format of the operand", _ROWS, (50_257, 0), _sum),
     Reduction("torch.softmax", "the sum of the exponentials", _ROWS, (50_257, 0), _softmax),
     Reduction("torch.log_softmax", "the sum of the exponentials", f"{_ROWS}; to 8192 directly", (50_257, 0), _softmax),

@@ -16,7 +16,7 @@ from floatsim.accumulation.partition import is_dealt, partition, positions
 from floatsim.accumulation.threads import Threads
 from floatsim.accumulation.trees import Program, program
 
-__all__ = ["lane_program"]
+__all__ = ["lane_program", "term_program"]
 
 _Tree: TypeAlias = "Any"
 """The number of a lane, a pair of trees, or None for a sum without terms."""
@@ -34,8 +34,24 @@ def lane_program(outer: Accumulation, lanes: int) -> Program | None:
     ([0, 1, 4, 5, 2, 3], [0, 1, 0, 2, 0, 2])
     """
     tree = _joined(outer, list(range(lanes)))
-    if tree is NotImplemented:
-        return None
+    return None if tree is NotImplemented else _flat(tree)
+
+
+@lru_cache(maxsize=16)
+def term_program(order: Threads, n: int) -> Program | None:
+    """Return the program of n terms that `Threads` combines, without the start values of its accumulators.
+
+    >>> import floatsim as fs
+    >>> order, merges = term_program(fs.Threads("fp32", 2, "fp32"), 5)
+    >>> order.tolist(), merges.tolist()
+    ([0, 2, 4, 1, 3], [0, 1, 1, 0, 2])
+    """
+    tree = _joined(order, list(range(n)))
+    return None if tree is NotImplemented else _flat(tree)
+
+
+def _flat(tree: _Tree) -> Program:
+    """Return the program of a tree."""
     order: list[int] = []
     merges: list[int] = []
     pending: list[_Tree] = [tree]

@@ -153,8 +153,8 @@ def library_sum(
         a GPU also "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear" (with a bias),
         "torch._addmm_activation" (relu), "torch._scaled_mm", "cupy.matmul", the convolutions
         "torch.nn.functional.conv2d" and "torch.nn.grad.conv2d_input", and the sums in "torch.sum", "torch.mean",
-        "torch.prod", "torch.var", "torch.std", "torch.logsumexp", "torch.linalg.vector_norm", "torch.softmax",
-        "torch.log_softmax", "torch.native_layer_norm", "torch.rms_norm" and their backward functions.
+        "torch.prod", "torch.var", "torch.std", "torch.cumsum", "torch.logsumexp", "torch.linalg.vector_norm",
+        "torch.softmax", "torch.log_softmax", "torch.native_layer_norm", "torch.rms_norm" and their backward functions.
     dtype : str
         The dtype of the operands: "float32", "float64", "float16" or "bfloat16"; on a GPU also "float8_e4m3fn" and
         "float8_e5m2". TF32 products have dtype "float32"; their kernels have names of their own.

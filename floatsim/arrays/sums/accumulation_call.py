@@ -13,6 +13,7 @@ from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
     Sequential,
+    Sklansky,
     Welford,
     as_accumulation,
     fitted,
@@ -109,10 +110,18 @@ def _resolved(
     return AccumulationCall(accumulation, options, result, fmt, converts, backends.current(backend))
 
 
+_NO_SUMS: dict[type[Accumulation], str] = {
+    Welford: "fs.var and fs.moments take it",
+    Sklansky: "fs.cumsum takes it",
+}
+"""The descriptions that are no sums, and the functions that take them."""
+
+
 def _check_sums(accumulation: Accumulation, special: type[Accumulation] | None) -> None:
     """Raise a TypeError for a description that is no sum, unless it is the outermost one and `special`."""
-    if isinstance(accumulation, Welford) and special is not Welford:
-        raise TypeError(f"accumulate={accumulation} is no sum; fs.var and fs.moments take it")
+    for kind, takers in _NO_SUMS.items():
+        if isinstance(accumulation, kind) and special is not kind:
+            raise TypeError(f"accumulate={accumulation} is no sum; {takers}")
     for child in accumulation.children:
         _check_sums(child, None)
 

@@ -22,6 +22,8 @@ from floatsim.accumulation import (
     Parts,
     ProductLeaf,
     Sequential,
+    Sklansky,
+    Threads,
     Welford,
     leaves,
     settled,
@@ -665,7 +667,8 @@ def prod(
     """Multiply the elements along axes, in order or along a tree.
 
     Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: the tree of
-    the sum, with products; then round(product * initial). Other descriptions have no product. The 1 at the start is
+    the sum, with products; then round(product * initial). Threads: the tree of the sum, without the zeros at the start.
+    Other descriptions have no product. The 1 at the start is
     exact, also in a format that does not contain it. Without factors the result is 1 rounded to the format: the largest
     number in a format below 1 that saturates.
 
@@ -707,7 +710,7 @@ def prod(
     """
     operand, float_array = _read(x)
     call, out = _settled(operand[1], options)
-    _only("prod", (Sequential, Pairwise), call.accumulation, "multiplies in order or along a tree")
+    _only("prod", (Sequential, Pairwise, Threads), call.accumulation, "multiplies in order or along a tree")
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
     _checked_out(out, call, terms.shape)
@@ -728,8 +731,8 @@ def prod(
 def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> FloatResult:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
-    The description must add in order: Sequential, Kahan or Neumaier. The last rounding of Kahan and Neumaier, of s +
-    comp, applies to every element separately.
+    The description must add in order: Sequential, Kahan or Neumaier; or it is a `fs.Sklansky`, without events. The last
+    rounding of Kahan and Neumaier, of s + comp, applies to every element separately.
 
     Parameters
     ----------
@@ -762,13 +765,17 @@ def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> 
     FloatArray([16.0, 16.0, 16.0, 16.0], E4M3)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], options)
-    _only("cumsum", (Sequential, Kahan, Neumaier), call.accumulation, "adds in order")
+    call, out = _settled(operand[1], options, Sklansky)
+    _only("cumsum", (Sequential, Kahan, Neumaier, Sklansky), call.accumulation, "adds in order")
     codes, fmt = operand
     if axis is None:
         codes, axis = codes.reshape(-1), 0
     (axis,) = _axes(as_index(axis, "axis", -(1 << 31), 1 << 31), codes.ndim)
     _checked_out(out, call, codes.shape)
+    if isinstance(call.accumulation, Sklansky):
+        sums = _network((np.moveaxis(codes, axis, -1), fmt), call.accumulation, call)
+        sums = np.moveaxis(sums, -1, axis)
+        return deliver(convert_result("cumsum", sums, call, axis), call.format, float_array, out)
     found = call.backend.running_sums(_gather(codes, (axis,)), fmt, call.accumulation, call.options, recording.wanted())
     kept = [n for i, n in enumerate(codes.shape) if i != axis]
 
@@ -789,6 +796,34 @@ def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> 
     noted = _Sums(sums, found.histograms, first)
     recording.note_sums("cumsum", noted, codes.shape, call.accumulation.result_format, term)
     return deliver(convert_result("cumsum", sums, call, axis), call.format, float_array, out)
+
+
+def _network(x: Operand, order: Sklansky, call: AccumulationCall) -> Codes:
+    """Return running sums along the last axis by `Sklansky`'s additions, many at a time."""
+    if call.draws:
+        raise ValueError(f"{order} does not support stochastic rounding")
+
+    def plus(a: Codes, b: Codes) -> Codes:
+        codes, _ = call.backend.elementwise("add", [(a, own), (b, own)], own, call.options, False)
+        return codes  # type: ignore[no-any-return]
+
+    own = order.format
+    out: Codes = np.array(call.backend.convert(*x, own, call.options, False)[0])
+    total = np.zeros((*out.shape[:-1], 1), own.code_dtype)
+    for start in range(0, out.shape[-1], 2 * order.threads):
+        tile = out[..., start : start + 2 * order.threads]
+        tile[..., :1] = plus(tile[..., :1], total)
+        distance = 1
+        while distance < tile.shape[-1]:
+            whole = tile.shape[-1] - tile.shape[-1] % (2 * distance)
+            groups = tile[..., :whole].reshape(*out.shape[:-1], -1, 2 * distance)
+            groups[..., distance:] = plus(groups[..., distance:], groups[..., distance - 1 : distance])
+            tile[..., :whole] = groups.reshape(*out.shape[:-1], whole)
+            rest = tile[..., whole:]
+            rest[..., distance:] = plus(rest[..., distance:], rest[..., distance - 1 : distance])
+            distance *= 2
+        total = tile[..., -1:]
+    return out
 
 
 @stays_on_device
