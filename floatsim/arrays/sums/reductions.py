@@ -567,16 +567,13 @@ def _moments(terms: _Terms, call: AccumulationCall) -> tuple[Operand, Operand]:
         raise ValueError(f"backend={call.backend.__name__!r} has no {order}; use backend='emulator'")
     if call.draws:
         raise ValueError(f"{order} does not support stochastic rounding")
-    found = []
-    for site in (0, 1):
-
-        def reduce(codes: Codes, start: Operand | None, base: int, site: int = site) -> _Sums:
-            rows = np.ascontiguousarray(codes.T)
-            return _Sums(call.backend.moments(order, rows, terms.format, call.options.attributes)[site], {}, {})
-
-        codes = _reduced(terms, None, order.format, False, reduce).codes
-        found.append((codes.reshape(terms.shape), order.format))
-    return found[0], found[1]
+    codes = np.zeros((2, terms.codes.shape[1]), order.format.code_dtype)
+    for group in _groups(terms, one_by_one=False):
+        if len(group.cells):
+            rows = np.ascontiguousarray(group.codes.T)
+            codes[:, group.cells] = call.backend.moments(order, rows, terms.format, call.options.attributes)
+    means, squares = (each.reshape(terms.shape) for each in codes)
+    return (means, order.format), (squares, order.format)
 
 
 @stays_on_device

@@ -13,7 +13,6 @@ from floatsim_kernels.runtime import cpu
 from floatsim._types import Codes, Floats, Indices, Seeds
 from floatsim.accumulation import Accumulation, Leaf, Sequential, Threads, Welford, leaves, settled
 from floatsim.accumulation.lane_programs import lane_program
-from floatsim.accumulation.partition import thread_lanes
 from floatsim.accumulation.trees import stack_depth
 from floatsim.emulator.dispatch.composite import CompositeKernel
 from floatsim.emulator.dispatch.kernel import Case, Planned, Work
@@ -73,6 +72,10 @@ def _refusal(order: Accumulation, call: RoundingAttributes) -> str | None:
     assert isinstance(order, Threads)
     if not isinstance(order.inner, Sequential) or not all(_plain(leaf, call) for leaf in leaves(order)):
         return "only sums in order in FP32, ties to even, without saturation, FTZ and DAZ"
+    return _layout_refusal(order)
+
+
+def _layout_refusal(order: Threads) -> str | None:
     if order.accumulators not in (1, order.width) and order.width != 1:
         return "only one accumulator, or one for each term of a vector"
     if lane_program(order.outer, order.threads * order.accumulators) is None:
@@ -150,6 +153,8 @@ def moments_refusal(order: Welford, fmt: FloatFormat, call: RoundingAttributes) 
         return "this thread's floating-point environment flushes subnormals or does not round to nearest"
     if not contains(FP32, fmt, specials=False):
         return "terms are not all numbers of FP32"
+    if isinstance(order.order, Threads) and (reason := _layout_refusal(order.order)) is not None:
+        return reason
     if not all(_plain(leaf, call) for leaf in leaves(order.order)):
         return "only FP32, ties to even, without saturation, FTZ and DAZ"
     return None
@@ -159,17 +164,38 @@ def moments(order: Welford, rows: Codes, fmt: FloatFormat) -> Any:
     """Return the means and the sums of squared differences of rows of codes, as float32 (2, rows)."""
     x = _floats(rows, fmt)
     out = np.empty((2, len(x)), np.float32)
-    loops.moments(x, *_moment_lanes(order, x.shape[1]), order.steps == "reciprocal", out)
+    lanes = _moment_lanes(order, x.shape[1])
+    runs = _runs(lanes.order.tobytes(), lanes.merges.tobytes())
+    loops.moments(x, lanes.layout, lanes.count, runs, order.steps == "reciprocal", out)
     return out
 
 
 @lru_cache(maxsize=64)
-def _moment_lanes(order: Welford, n: int) -> tuple[Any, int, Any, Any, int]:
+def _runs(order: bytes, merges: bytes) -> Indices:
+    """Return the additions of a program as runs (a, b, n) of independent ones: lane a + i gets those of a + i and b +
+    i."""
+    lanes, additions = np.frombuffer(order, np.int32).tolist(), np.frombuffer(merges, np.int8).tolist()
+    stack: list[tuple[int, int]] = []  # the lane of a value, and its height
+    found: list[tuple[int, int, int]] = []
+    for lane, after in zip(lanes, additions, strict=True):
+        stack.append((lane, 0))
+        for _ in range(after):
+            right, below = stack.pop()
+            left, height = stack.pop()
+            level = max(below, height) + 1
+            found.append((level, left, right))
+            stack.append((left, level))
+    runs: list[list[int]] = []
+    before = 0
+    for level, left, right in sorted(found):
+        if runs and level == before and [left, right] == [runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]]:
+            runs[-1][2] += 1
+        else:
+            runs.append([left, right, 1])
+        before = level
+    return np.array(runs, np.int64).reshape(-1, 3)
+
+
+def _moment_lanes(order: Welford, n: int) -> _Lanes:
     shared = order.order
-    if isinstance(shared, Sequential):
-        return np.zeros(n, np.int32), 1, np.zeros(1, np.int32), np.zeros(1, np.int8), 1
-    assert isinstance(shared, Threads)
-    count = shared.threads * shared.accumulators
-    made = lane_program(shared.outer, count)
-    assert made is not None
-    return thread_lanes(shared, n).astype(np.int32), count, made.order, made.merges, stack_depth(made)
+    return _lanes(shared if isinstance(shared, Threads) else Threads(shared, 1, shared), n)

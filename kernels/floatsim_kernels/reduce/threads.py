@@ -26,6 +26,7 @@ _OUT = numba.types.Array(numba.float32, 1, "C")
 _TWO = numba.types.Array(numba.float32, 2, "C")
 _LAYOUT = numba.types.Array(numba.int64, 1, "C", readonly=True)
 _ORDER, _MERGES = (numba.types.Array(x, 1, "C", readonly=True) for x in (numba.int32, numba.int8))
+_RUNS = numba.types.Array(numba.int64, 2, "C", readonly=True)
 HEAD, FIRST, STEP, WHOLE, ROUND, COPIES, WIDTH, THREADS = range(8)
 ONE = np.float32(1)
 
@@ -118,66 +119,89 @@ def dots(x, y, layout, count, order, merges, depth, out):
         out[i] = _folded(lanes, order, merges, stack)
 
 
-@kernel_of((_ROWS, _ORDER, numba.int64, _ORDER, _MERGES, numba.int64, numba.boolean, _TWO))
-def moments(x, lane_of, count, order, merges, depth, reciprocal, out):
-    """The mean and the sum of squared differences of each row, by Welford's algorithm.
+@inline
+def _entered(reciprocal, x, means, squares, counts, lane):
+    """Add a term to a lane of moments."""
+    counts[lane] += ONE
+    d = x - means[lane]
+    if reciprocal:
+        means[lane] = multiply_add(d, ONE / counts[lane], means[lane])
+    else:
+        means[lane] += d / counts[lane]
+    squares[lane] = multiply_add(d, x - means[lane], squares[lane])
 
-    lane_of has the lane of each term. out is (2, rows). `reciprocal` selects the steps: see `Welford`.
+
+@inline
+def _combined(reciprocal, ma, qa, na, mb, qb, nb):
+    """The moments of two lanes, a before b."""
+    n = na + nb
+    d = mb - ma
+    if reciprocal:
+        share = ONE / n
+        fa, fb = na * share, nb * share
+        mean, squares = multiply_add(fb, mb, ma * fa), multiply_add(d * d * nb, fa, qb + qa)
+        return mean if n > 0 else np.float32(0), squares if n > 0 else np.float32(0), n
+    if na == 0:
+        return mb, qb, n
+    if nb == 0:
+        return ma, qa, n
+    share = nb / n
+    return multiply_add(d, share, ma), multiply_add(d * d * na, share, qa + qb), n
+
+
+@kernel_of((_ROWS, _LAYOUT, numba.int64, _RUNS, numba.boolean, _TWO))
+def moments(x, layout, count, runs, reciprocal, out):
+    """The mean and the sum of squared differences of each row, by Welford's algorithm: out is (2, rows).
+
+    `reciprocal` selects the steps: see `floatsim.accumulation.Welford`. A row (a, b, n) of `runs` combines the lanes a
+    + i and b + i into a + i, for i < n. The result is in the lane a of the last row, or in lane 0.
     """
-    means, squares = np.empty(count, np.float32), np.empty(count, np.float32)
-    counts, numbers = np.zeros(count, np.int64), np.empty(lane_of.size, np.int64)
-    for k in range(lane_of.size):
-        counts[lane_of[k]] += 1
-        numbers[k] = counts[lane_of[k]]
-    most = 0
-    for lane in range(count):
-        most = max(most, counts[lane])
-    inverse = np.empty(most + 1, np.float32)
-    for n in range(1, most + 1):
-        inverse[n] = ONE / np.float32(n)
-    a, b, c = np.empty(depth, np.float32), np.empty(depth, np.float32), np.empty(depth, np.float32)
+    means, squares, counts = np.empty(count, np.float32), np.empty(count, np.float32), np.empty(count, np.float32)
+    head, first, step, whole = layout[HEAD], layout[FIRST], layout[STEP], layout[WHOLE]
+    every, copies, width, threads = layout[ROUND], layout[COPIES], layout[WIDTH], layout[THREADS]
+    apart = max(width, 1)
+    column = np.empty(every, np.float32)
+    last = runs[runs.shape[0] - 1, 0] if runs.shape[0] else 0
     for i in range(x.shape[0]):
         row = x[i]
         means[:] = np.float32(0)
         squares[:] = np.float32(0)
-        if reciprocal:
-            for k in range(row.size):
-                lane = lane_of[k]
-                mean = means[lane]
-                d = row[k] - mean
-                mean = multiply_add(d, inverse[numbers[k]], mean)
-                squares[lane] = multiply_add(d, row[k] - mean, squares[lane])
-                means[lane] = mean
-        else:
-            for k in range(row.size):
-                lane = lane_of[k]
-                mean = means[lane]
-                d = row[k] - mean
-                mean = mean + d / np.float32(numbers[k])
-                squares[lane] = multiply_add(d, row[k] - mean, squares[lane])
-                means[lane] = mean
-        top = 0
-        for p in range(order.size):
-            lane = order[p]
-            a[top], b[top], c[top] = means[lane], squares[lane], np.float32(counts[lane])
-            top += 1
-            for _ in range(merges[p]):
-                top -= 1
-                ma, qa, na = a[top - 1], b[top - 1], c[top - 1]
-                mb, qb, nb = a[top], b[top], c[top]
-                n = na + nb
-                d = mb - ma
+        counts[:] = np.float32(0)
+        for k in range(head):
+            _entered(reciprocal, row[k], means, squares, counts, first + k * step)
+        body = row[head : head + whole]
+        r = 0
+        for start in range(0, whole, every):
+            part = body[start : min(start + every, whole)]
+            full, base = part.size // apart, r * every
+            m, q, n = means[base : base + full], squares[base : base + full], counts[base : base + full]
+            for j in range(apart):
+                for t in range(full):
+                    column[t] = part[t * apart + j]
                 if reciprocal:
-                    if n > 0:
-                        share = ONE / n
-                        fa, fb = na * share, nb * share
-                        a[top - 1] = multiply_add(fb, mb, ma * fa)
-                        b[top - 1] = multiply_add(d * d * nb, fa, qb + qa)
-                elif na == 0:
-                    a[top - 1], b[top - 1] = mb, qb
-                elif nb != 0:
-                    share = nb / n
-                    a[top - 1] = multiply_add(d, share, ma)
-                    b[top - 1] = multiply_add(d * d * na, share, qa + qb)
-                c[top - 1] = n
-        out[0, i], out[1, i] = a[0], b[0]
+                    for t in range(full):
+                        number = n[t] + ONE
+                        d = column[t] - m[t]
+                        mean = multiply_add(d, ONE / number, m[t])
+                        q[t] = multiply_add(d, column[t] - mean, q[t])
+                        m[t], n[t] = mean, number
+                else:
+                    for t in range(full):
+                        number = n[t] + ONE
+                        d = column[t] - m[t]
+                        mean = m[t] + d / number
+                        q[t] = multiply_add(d, column[t] - mean, q[t])
+                        m[t], n[t] = mean, number
+            for k in range(full * apart, part.size):
+                _entered(reciprocal, part[k], means, squares, counts, full)
+            if width == 0:
+                r = r + 1 if r + 1 < copies else 0
+        for k in range(head + whole, row.size):
+            _entered(reciprocal, row[k], means, squares, counts, (k - head - whole) % threads * step)
+        for p in range(runs.shape[0]):
+            a, b, size = runs[p]
+            for k in range(size):
+                means[a + k], squares[a + k], counts[a + k] = _combined(
+                    reciprocal, means[a + k], squares[a + k], counts[a + k], means[b + k], squares[b + k], counts[b + k]
+                )
+        out[0, i], out[1, i] = means[last], squares[last]
