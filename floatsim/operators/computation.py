@@ -165,7 +165,7 @@ class Computation:
         assert not isinstance(accumulate, LibrarySum)
         return parse(accumulate, self.format(step)) if isinstance(accumulate, str) else as_accumulation(accumulate)
 
-    def _regions(self, step: str, shape: tuple[int, int], axis: int) -> Regions | None:
+    def _regions(self, step: str, shape: tuple[int, ...], axis: int) -> Regions | None:
         """Return the regions of a library's sum of an array (rows, columns), or None for other accumulations."""
         accumulate = self._accumulations[step]
         if not isinstance(accumulate, LibrarySum):
@@ -245,15 +245,12 @@ class Computation:
             squares, found.squares, self.format(squares)
         )
 
-    def square_sum(self, mean: str, squares: str, x: Array) -> tuple[Array | None, Array]:
-        """Return the sums of the squares along the last axis, and None; or `moments` if the description is a
-        Welford."""
-        regions = self._regions(squares, x.reshape(-1, x.shape[-1]).shape, -1)
-        if regions is not None and isinstance(regions[0].accumulate, Welford):
-            return self.moments(mean, squares, x)
-        if regions is None and isinstance(self.accumulation(squares), Welford):
-            return self.moments(mean, squares, x)
-        return None, self.dot(squares, x, x)
+    def square_sum(self, step: str, x: Array) -> tuple[Array | None, Array]:
+        """Return None and the sums of the squares along the last axis; or, if the accumulation is a Welford, the means
+        and the sums of squared differences."""
+        regions = self._regions(step, x.reshape(-1, x.shape[-1]).shape, -1)
+        order = regions[0].accumulate if regions is not None else self.accumulation(step)
+        return self.moments(step, step, x) if isinstance(order, Welford) else (None, self.dot(step, x, x))
 
     def _by_region(
         self, step: str, x: Array, axis: int, reduce: Callable[..., Array], beside: Array | None = None
@@ -382,7 +379,7 @@ class Float64Computation(Computation):
         average = np.mean(x, axis=-1, keepdims=True)
         return average, np.sum((x - average) ** 2, axis=-1, keepdims=True)
 
-    def square_sum(self, mean: str, squares: str, x: Array) -> tuple[Array | None, Array]:
+    def square_sum(self, step: str, x: Array) -> tuple[Array | None, Array]:
         return None, np.sum(x * x, axis=-1, keepdims=True)
 
     def product(self, step: str, a: Array, b: Array, c: Array | None = None) -> Array:

@@ -100,10 +100,12 @@ _MOMENTS = {"two-pass": two_pass, "one-pass": _one_pass, "welford": _welford, "t
 
 
 def _fused_affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Return the step biased, weight * x + bias rounded once; without weight or bias they are 1 or left out."""
+    """Return the step biased: weight * x + bias, rounded once; without one of them, the product or the sum."""
     if weight is not None and bias is not None:
         return c.value("biased", fma, weight, x, bias)
-    return _affine(c, x, weight, bias)
+    if weight is not None:
+        return c.value("biased", multiply, x, weight)
+    return x if bias is None else c.value("biased", add, x, bias)
 
 
 @operator
@@ -138,8 +140,8 @@ def layer_norm(
       = x - mean; ratio = delta / k; mean = mean + ratio; remainder = x - mean; product = delta * remainder; moment =
       moment + product. Then variance = moment / n; centred = x - mean.
     - "threads": mean and square_sum by Welford's algorithm, as `fs.moments` (the accumulation of square_sum is a
-      `fs.Welford`, or the order of one); variance = square_sum / n; centred = x - mean. With a weight and a bias,
-      biased = normalized * weight + bias is rounded once, and there is no step weighted.
+      `fs.Welford`, or the order of one); variance = square_sum / n; centred = x - mean. There is no step weighted:
+      biased = normalized * weight + bias is rounded once.
 
     All variants start with input, weight and bias, the conversions of the operands, and end with stabilized = variance
     + eps; rsqrt = 1 / sqrt(stabilized), correctly rounded; normalized = centred * rsqrt; weighted = normalized *
@@ -170,11 +172,11 @@ def root_mean_square(c: Computation, x: Array, eps: float) -> Array:
     if c.variant != "threads":
         total = c.sum("square_sum", c.value("square", multiply, x, x))
         return inverse_root(c, c.value("mean_square", divide, total, n), eps)
-    mean, total = c.square_sum("mean", "square_sum", x)
-    if mean is None:
-        return inverse_root(c, c.value("mean_square", divide, total, n), eps)
-    variance = c.value("variance", divide, total, n)
-    return inverse_root(c, c.value("mean_square", fma, mean, mean, variance), eps)
+    mean, total = c.square_sum("square_sum", x)
+    mean_square = c.value("mean_square", divide, total, n)
+    if mean is not None:
+        mean_square = c.value("mean_square", fma, mean, mean, mean_square)
+    return inverse_root(c, mean_square, eps)
 
 
 @operator
@@ -203,8 +205,9 @@ def rms_norm(
     value.
 
     In the variant "threads" square_sum is a sum of products, which the accumulation rounds or fuses. If the
-    accumulation is a `fs.Welford`, mean and square_sum are the results of `fs.moments`; variance = square_sum / n;
-    mean_square = mean * mean + variance, rounded once. PyTorch's CUDA kernel for n % 4 > 0 computes so.
+    accumulation is a `fs.Welford`, square_sum is the sum of squared differences of `fs.moments`, and mean_square =
+    mean * mean + square_sum / n, rounded after the division and after the sum. PyTorch's CUDA kernel for n % 4 > 0
+    computes so.
 
     Libraries place the rounding to a 16-bit format differently. PyTorch rounds after the product with the weight (the
     recipe "fp32-inside"). Hugging Face's LlamaRMSNorm rounds normalized first, then weighted (the recipe

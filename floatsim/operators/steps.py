@@ -96,13 +96,13 @@ OPERATORS: dict[str, OperatorSteps] = {
         two_pass=f"sum mean centred square square_sum variance {_AFFINE}",
         one_pass=f"sum mean square square_sum mean_square square_of_mean variance centred {_AFFINE}",
         welford=f"delta ratio mean remainder product moment variance centred {_AFFINE}",
-        threads=f"mean square_sum variance centred {_AFFINE}",
+        threads=f"mean square_sum variance centred {_AFFINE.replace('weighted ', '')}",
     ),
     "rms_norm": _operator(
         "input weight",
         "square_sum",
         standard="square square_sum mean_square stabilized rsqrt normalized weighted output",
-        threads="mean square_sum variance mean_square stabilized rsqrt normalized weighted output",
+        threads="square_sum mean_square stabilized rsqrt normalized weighted output",
     ),
     "batch_norm": _operator(
         "input running_mean running_var weight bias",
@@ -189,7 +189,7 @@ OPERATORS: dict[str, OperatorSteps] = {
         "square_sum product_sum weight_gradient",
         standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
         "mean_product correction corrected result weight_product weight_gradient output",
-        threads=f"mean square_sum variance mean_square stabilized rsqrt {_THROUGH_ROOT} {_ROOT_ENDS} output",
+        threads=f"square_sum mean_square stabilized rsqrt {_THROUGH_ROOT} {_ROOT_ENDS} output",
     ),
     "batch_norm_backward": _operator(
         "gradient input running_mean running_var weight",

@@ -124,8 +124,8 @@ def affine(r, normalized, weight, bias, fused=False):
     """Weighted, biased, output."""
     for j, v in enumerate(normalized):
         value = v
-        if fused and weight is not None and bias is not None:
-            yield r("output", r("biased", value * r("weight", weight[j]) + r("bias", bias[j])))
+        if fused and weight is not None:
+            yield r("output", r("biased", value * r("weight", weight[j]) + (r("bias", bias[j]) if bias else 0)))
             continue
         if weight is not None:
             value = r("weighted", value * r("weight", weight[j]))
