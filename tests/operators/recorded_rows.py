@@ -106,7 +106,7 @@ def of_row(recorded, operator, fmt, width):
     }[operator]()
 
 
-# -- columns, and sums in FP32 -------------------------------------------------------------------------------------------
+# -- columns, and sums in FP32 -----------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1)
