@@ -109,10 +109,24 @@ def cross_entropy(r, rows, target, variant):
     return r("output", r("mean", r.sum("total", losses) / len(losses)))
 
 
-def affine(r, normalized, weight, bias):
+def moments(r, x):
+    """The steps mean and square_sum by Welford's algorithm, in the format of square_sum."""
+    fmt = r.formats["square_sum"]
+    mean = total = Fraction(0)
+    for k, v in enumerate(x, 1):
+        delta = rounded(v - mean, fmt)
+        mean = rounded(mean + rounded(delta / rounded(k, fmt), fmt), fmt)
+        total = rounded(delta * rounded(v - mean, fmt) + total, fmt)
+    return r("mean", mean), total
+
+
+def affine(r, normalized, weight, bias, fused=False):
     """Weighted, biased, output."""
     for j, v in enumerate(normalized):
         value = v
+        if fused and weight is not None:
+            yield r("output", r("biased", value * r("weight", weight[j]) + (r("bias", bias[j]) if bias else 0)))
+            continue
         if weight is not None:
             value = r("weighted", value * r("weight", weight[j]))
         if bias is not None:
@@ -135,6 +149,10 @@ def layer_norm(r, x, weight, bias, eps, variant):
             moment = r("moment", moment + r("product", delta * r("remainder", v - mean)))
         variance = r("variance", moment / n)
         centred = [r("centred", v - mean) for v in x]
+    elif variant == "threads":
+        mean, total = moments(r, x)
+        variance = r("variance", total / n)
+        centred = [r("centred", v - mean) for v in x]
     else:
         mean = r("mean", r.sum("sum", x) / n)
         centred = [r("centred", v - mean) for v in x]
@@ -145,12 +163,12 @@ def layer_norm(r, x, weight, bias, eps, variant):
         else:
             variance = r("variance", r("mean_square", total / n) - r("square_of_mean", mean * mean))
     root = inverse_root(r, variance, eps, "variance")
-    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias))
+    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias, variant == "threads"))
 
 
-def rms_norm(r, x, weight, eps):
+def rms_norm(r, x, weight, eps, variant):
     x = [r("input", v) for v in x]
-    total = r.sum("square_sum", [r("square", v * v) for v in x])
+    total = r.dot("square_sum", x, x) if variant == "threads" else r.sum("square_sum", [r("square", v * v) for v in x])
     root = inverse_root(r, r("mean_square", total / len(x)), eps, "mean_square")
     return list(affine(r, [r("normalized", v * root) for v in x], weight, None))
 
@@ -382,23 +400,38 @@ def softmax_gradient(r, g, y, sum_step="sum"):
     return [r("result", r("difference", a - total) * b) for a, b in zip(g, y, strict=True)]
 
 
-def softmax_backward(r, g, y):
+def softmax_backward(r, g, y, variant):
     g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    if variant == "fused":
+        products = [r("product", a * b) for a, b in zip(g, y, strict=True)]
+        total = r.sum("sum", products)
+        return [r("output", r("result", p - b * total)) for p, b in zip(products, y, strict=True)]
     return [r("output", v) for v in softmax_gradient(r, g, y)]
 
 
-def log_softmax_backward(r, g, y):
+def log_softmax_backward(r, g, y, variant):
     g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
     total = r.sum("sum", g)
     powers = [r.f("exp", "exp", v, "result_of_forward") for v in y]
+    if variant == "fused":
+        return [r("output", r("result", a - p * total)) for a, p in zip(g, powers, strict=True)]
     return [r("output", r("result", a - r("product", p * total))) for a, p in zip(g, powers, strict=True)]
 
 
-def cross_entropy_backward(r, rows, target, loss_scale):
+def cross_entropy_backward(r, rows, target, loss_scale, variant):
     outputs = []
     for x, t in zip(rows, target, strict=True):
-        powers, total, *_ = powers_and_sum(r, [r("input", v) for v in x])
+        powers, total, shifted, _ = powers_and_sum(r, [r("input", v) for v in x])
         line = []
+        if variant == "from-log-softmax":
+            logarithm = r.f("log", "log", total, "sum")
+            gradient = r("target_gradient", -rounded(loss_scale, r.formats["sum"]) / len(rows))
+            for j, v in enumerate(shifted):
+                result = r("result", v - logarithm)
+                share = r.f("probability", "exp", result, "result")
+                line.append(r("output", r("difference", gradient * (j == t) - share * gradient)))
+            outputs.append(line)
+            continue
         for j, p in enumerate(powers):
             difference = r("difference", r("quotient", p / total) - (j == t))
             scaled = r("scaled", difference * rounded(loss_scale, r.formats["difference"]))
@@ -443,6 +476,43 @@ def norm_backward(r, g, x, weight, eps, centre):
     for a, b in zip(columns_of(g), columns_of(normalized_rows), strict=True):
         terms = [r("weight_product", u * v) for u, v in zip(a, b, strict=True)]
         by_w.append(r("output", r.sum("weight_gradient", terms)))
+    by_b = [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)] if centre else None
+    return by_x, by_w, by_b
+
+
+def norm_backward_by_threads(r, g, x, weight, eps, centre):
+    """The variant "threads", whose sums are in order and round the products."""
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w, n = [r("weight", v) for v in weight], len(weight)
+    by_x, centred_rows, roots = [], [], []
+    for gradient, row in zip(g, x, strict=True):
+        centred, step = row, "mean_square"
+        if centre:
+            mean, total = moments(r, row)
+            spread, step = r("variance", total / n), "variance"
+            centred = [r("centred", v - mean) for v in row]
+        else:
+            spread = r("mean_square", r.dot("square_sum", row, row) / n)
+        root = inverse_root(r, spread, eps, step)
+        count = rounded(n, r.formats["rsqrt"])
+        weighted = [r("weighted_gradient", a * b) for a, b in zip(gradient, w, strict=True)]
+        products = [r("product", a * b) for a, b in zip(weighted, centred, strict=True)]
+        slope = r.dot("product_sum", products, [root] * n)
+        shift = r.sum("gradient_sum", weighted) if centre else None
+        ends = r("scaled_root", r("share", Fraction(1) / count) * root)
+        line = []
+        for a, b, v in zip(gradient, w, centred, strict=True):
+            correction = r("correction", r("normalized", v * root) * slope)
+            value = r("corrected", r("scaled_weight", count * b) * a - correction)
+            value = r("centred_gradient", value - shift) if centre else value
+            line.append(r("output", r("result", value * ends)))
+        by_x.append(line)
+        centred_rows.append(centred)
+        roots.append(root)
+    by_w = []
+    for a, b in zip(columns_of(g), columns_of(centred_rows), strict=True):
+        terms = [r("weight_product", u * v) for u, v in zip(a, b, strict=True)]
+        by_w.append(r("output", r.dot("weight_gradient", terms, roots)))
     by_b = [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)] if centre else None
     return by_x, by_w, by_b
 
