@@ -678,9 +678,9 @@ def rsqrt(""",
         functions,
         "@implements(np.cbrt)",
         """\
-@operation
+@function
 def softsign(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     return _call("softsign", {"a": a}, format, out, options)
 
