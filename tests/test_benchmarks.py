@@ -228,7 +228,7 @@ def test_wide_data_do_not_overflow(fmt):
     [
         "product FP16: blocked*", "product BF16: *stochastic*", "product E5M2: *toward zero*", "product ieee*: kahan*",
         "exact: *E4M3*", "recording FP16: *everything*", "threads: *fp16*", "rate 64 x 64 x 1024: *", "peers: *NumPy",
-        "sum: *", "units: *",
+        "sum: *", "units: *", "units in GPU kernels: *",
     ],
 )  # fmt: skip
 def test_rows_run(pattern):

@@ -828,13 +828,15 @@ class _Run:
 
     def code(self, x: Sequence[Number], y: Sequence[Number] | None, c: Number | None) -> int:
         call, unit = self.call, self.unit
+        if call.beta == 0:  # c is not read
+            c = None
         if isinstance(call.description, Epilogue):
             acc = self._epilogue(call.description, self.sum.inner(x, y, None), c)
+        elif call.alpha == 1 and (c is None or call.beta == 1):
+            acc = self.sum(x, y, c)
         else:
-            acc = self.sum(x, y, None if call.scaled else c)
-        if call.scaled and not isinstance(call.description, Epilogue):
-            acc = _scaled(unit, call.alpha, unit.read(acc))
-            if c is not None and call.beta != 0:
+            acc = _scaled(unit, call.alpha, unit.read(self.sum(x, y, None)))
+            if c is not None:
                 acc = unit.add(unit.read(acc), unit.read(_scaled(unit, call.beta, c)))
         if not self.same or self.saturates:
             acc = self.convert(self.reads_result(acc))

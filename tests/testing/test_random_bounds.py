@@ -132,6 +132,10 @@ def as_read(accumulation, a, b):
         return [np.concatenate(sides, axis) for axis, sides in zip((1, 0), zip(*read, strict=True), strict=True)]
     reader = accumulation
     while reader.children:
+        if isinstance(reader, fs.Converted):
+            a, b = (fs.array(fs.convert(x, reader.format, rounding=reader.rounding), reader.format) for x in (a, b))
+        if isinstance(reader, fs.Tf32x3):
+            a, b = three_products(a, b)
         reader = reader.children[0]
     values = []
     for x in (a, b):
@@ -150,8 +154,22 @@ def as_read(accumulation, a, b):
     return values
 
 
+def three_products(a, b):
+    """Return the operands of `Tf32x3` side by side, by operations on the bits of FP32 numbers."""
+
+    def parts(x):
+        value = np.asarray(x.values, np.float32)
+        large = ((value.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        small = ((value - large).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        return large, small
+
+    (large_a, small_a), (large_b, small_b) = parts(a), parts(b)
+    left, right = np.hstack([small_a, large_a, large_a]), np.vstack([large_b, small_b, large_b])
+    return fs.array(left, "tf32"), fs.array(right, "tf32")
+
+
 def integers(x):
-    return [[int(Fraction(float(v)) * SCALE) for v in row] for row in x]
+    return [[int(Fraction(float(v)) * SCALE) if np.isfinite(v) else 0 for v in row] for row in x]
 
 
 def check(accumulation, a, b, c, format, rounding):
@@ -161,8 +179,8 @@ def check(accumulation, a, b, c, format, rounding):
     found = fs.testing.error_bound(a, b, c, accumulate=accumulation, format=format, rounding=rounding)
     left, right = as_read(accumulation, a, b)
     rows, columns = integers(left), integers(right.T)
-    last = accumulation
-    while last.children:
+    last, relu = accumulation, getattr(accumulation, "activation", None) == "relu"
+    while last.children and not isinstance(last, fs.Epilogue):  # which reads c itself
         last = last.children[-1]
     start = np.zeros(values.shape) if c is None else np.asarray(c.values)
     if getattr(last, "daz", False) and c is not None:
@@ -170,11 +188,13 @@ def check(accumulation, a, b, c, format, rounding):
     start = integers(start)
     for i, j in np.ndindex(values.shape):
         exact = sum(x * y for x, y in zip(rows[i], columns[j], strict=True)) + start[i][j] * SCALE
+        exact = max(exact, 0) if relu else exact
         bound, value = float(found.bound[i, j]), float(values[i, j])
         told = f"{accumulation!r} {a.format} {b.format} {format} {rounding} [{i}, {j}]: {value}, bound {bound}"
         told += f"\na = {a.values[i].tolist()}\nb = {b.values[:, j].tolist()}\nc = {start[i][j] / SCALE}"
         if math.isinf(bound):
             continue
+        assert np.isfinite(left[i]).all() and np.isfinite(right[:, j]).all(), told  # else a conversion overflowed
         assert math.isfinite(value), told
         rounded = Fraction(exact, SCALE * SCALE)
         assert float(found.exact[i, j]) == float(rounded), told
@@ -200,7 +220,12 @@ def random_case(rng, number, size):
         accumulation = rng.choice([leaf, fs.Tree(leaf.format, random_tree(rng, k), product, **options)])
     elif k and number % 2 == 0 and rng.random() < 0.25:
         accumulation = random_parts(rng, k)
-    of_a, of_b = random_exponents(rng, formats_of(accumulation, a, b), a, b, k)
+    return accumulation, *random_call(rng, formats_of(accumulation, a, b), a, b, k, size)
+
+
+def random_call(rng, formats, a, b, k, size):
+    """Return operands, c, the format of the result, and the rounding mode of the call."""
+    of_a, of_b = random_exponents(rng, formats, a, b, k)
     noise = rng.integers(0, rng.choice([1, 3]), (size, k))
     x = random_numbers(rng, a, np.broadcast_to(of_a, (size, k)) - noise)
     y = random_numbers(rng, b, np.broadcast_to(of_b[:, np.newaxis], (k, size)))
@@ -214,13 +239,42 @@ def random_case(rng, number, size):
         top = int(rng.choice(of_a + of_b)) if k and rng.integers(2) else 0
         c = random_numbers(rng, fmt, np.clip(top + rng.integers(-3, 4, (size, size)), fmt.emin - 5, fmt.emax))
     format = (None, "fp64", str(rng.choice(FORMATS)))[rng.integers(3)]
-    return accumulation, x, y, c, format, str(rng.choice(MODES)) if rng.random() < 0.3 else "ties_to_even"
+    return x, y, c, format, str(rng.choice(MODES)) if rng.random() < 0.3 else "ties_to_even"
 
 
-def run(seed, cases, size=5):
+KERNEL_UNITS = (
+    ("fp16", "hopper"), ("fp16", "tensorcore(hopper, output=fp16)"), ("bf16", "ampere"), ("e4m3", "hopper"),
+    ("fp16", "cdna1"), ("bf16", "cdna3"), ("fp32", "hopper"), ("fp32", "ampere"),
+)  # fmt: skip
+
+
+def random_kernel(rng, number, size):
+    """As `random_case`, with parts of GPU kernels: residues, dealt tiles, conversions, three products, epilogues."""
+    name, unit = KERNEL_UNITS[number % len(KERNEL_UNITS)]
+    fmt, k = fs.as_format(name), int(rng.integers(*((0, 4), (1, 40), (1, 140))[rng.integers(3)]))
+    tile = max(1, int(rng.choice([k - 1, k, 8, 15, 16, 17, 32])))
+    found = fs.Residue(unit, tile) if rng.integers(2) else fs.as_accumulation(unit)
+    if name == "fp32" and rng.integers(2):
+        found = fs.Tf32x3(unit)
+    if rng.random() < 0.4:
+        outer = random_leaf(rng)
+        if rng.integers(2):
+            outer = fs.Converted(str(rng.choice(FORMATS)), outer, str(rng.choice(MODES[:6])))
+        found = fs.SplitK(int(rng.integers(1, 6)), found, outer, tile, str(rng.choice(["serial", "dealt"])))
+    formats = [*(leaf.format for leaf in leaves(found)), fs.FP32]
+    if name == "fp32" and "tf32x3" not in str(found):
+        found = fs.Converted("tf32", found, str(rng.choice(MODES[:6])))
+    if rng.random() < 0.4:
+        through = str(rng.choice(["fp16", "bf16"])) if rng.integers(2) else None
+        to = str(rng.choice(["fp32", "fp16", "bf16", "fp64"]))
+        found = fs.Epilogue(found, to, through=through, activation="relu" if rng.integers(2) else None)
+    return found, *random_call(rng, formats, fmt, fmt, k, size)
+
+
+def run(seed, cases, size=5, case=random_case):
     """Check random cases. Return the number of elements, and that of finite bounds."""
     rng = np.random.default_rng(seed)
-    counts = [check(*random_case(rng, number, size)) for number in range(cases)]
+    counts = [check(*case(rng, number, size)) for number in range(cases)]
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
@@ -230,3 +284,10 @@ def test_no_result_is_outside_its_bound(seed):
     """With seed None each commit has its own seed."""
     elements, finite = run(oracles.test_seed() if seed is None else seed, 800)
     assert elements == 800 * 25 and finite > elements // 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [3, None])
+def test_no_result_of_a_gpu_kernel_is_outside_its_bound(seed):
+    elements, finite = run(oracles.test_seed() if seed is None else seed, 400, case=random_kernel)
+    assert elements == 400 * 25 and finite > elements // 3
