@@ -60,7 +60,8 @@ def blocks(a, b, every, unit="hopper"):
 def split(a, b, parts, tile, unit="hopper", stored=None):
     """Parts of whole tiles; their results may be stored in 16 bits."""
     k = a.shape[1]
-    length = -(-(-(-k // parts)) // tile) * tile
+    shortest = -(-k // parts)
+    length = -(-shortest // tile) * tile
     sums = [whole(a[:, i : i + length], b[i : i + length], unit) for i in range(0, k, length)]
     return in_order([rounded(each, stored).astype(np.float32) if stored else each for each in sums])
 

@@ -651,7 +651,7 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
             note += " the kernel has another sum than each of them"
             return replace(found, notes=(*found.notes, note))
         left = kept
-    if len(left) > 1 and tried:
+    if len(left) > 1 and _separating_k(left, kernel, ()) is not None:  # forms that differ, and bits that do not
         more = f" and {len(left) - 2} more" if len(left) > 2 else ""
         note = f"for K = {kernel.shape[1]}, {brief(left[0])} and {brief(left[1])}{more} are one sum"
         found = replace(found, notes=(*found.notes, f"{note}; for K = {tried} the kernel has the bits of each of them"))

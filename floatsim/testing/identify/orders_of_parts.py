@@ -87,11 +87,18 @@ def every_order(k: int) -> tuple[Order, ...]:
     return (
         Order("chain"),
         *(Order("blocked", n) for n in _ROUND if n < k),
-        *(Order("serial", n) for n in parts),
-        *(Order("serial", n, tile) for tile in _TILES if tile < k for n in parts if (n - 1) * tile < k),
+        *(Order("serial", n) for n in parts if _parts_of(k, n, 1) == n),
+        *(Order("serial", n, tile) for tile in _TILES if tile < k for n in parts if _parts_of(k, n, tile) == n),
         *(Order("dealt", n, tile) for tile in _DEALT if tile < k for n in parts if (n - 1) * tile < k),
         *(Order("blocked", n) for n in others),
     )
+
+
+def _parts_of(k: int, n: int, tile: int) -> int:
+    """Return how many of n parts of whole tiles have terms. An order with empty parts is one of fewer parts."""
+    shortest = -(-k // n)
+    length = -(-shortest // tile) * tile
+    return -(-k // length)
 
 
 def layout_of(order: Order, k: int) -> Layout:
