@@ -86,7 +86,9 @@ def library_function(
     Parameters
     ----------
     name : str
-        {names}
+        "exp", "exp2", "expm1", "sinh", "cosh", "tanh", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
+        "atan", "erf", "sqrt", "rsqrt", "reciprocal", "square", "sigmoid", "silu", "softplus", "logsigmoid", "mish",
+        "elu", "hardswish", "gelu", "gelu_tanh", "add", "divide", "multiply" or "power".
     x : array_like of floats
         A FloatArray, or an array whose dtype is FP32, FP16 or BF16.
     number : float, optional

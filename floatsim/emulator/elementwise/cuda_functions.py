@@ -7,6 +7,7 @@ are computed in FP32, rounded once, and kept in a table.
 from __future__ import annotations
 
 import functools
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +84,13 @@ class _Singles:
         return self.values >= other.values
 
 
-@functools.cache
 def _number(value: float) -> _Singles:
-    codes, _ = convert(np.float64([value]).view(np.uint64), FP64, FP32, _NEAREST, False)
+    return _constant(struct.pack("<d", value))  # bits tell the zeros apart
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant(bits: bytes) -> _Singles:
+    codes, _ = convert(np.frombuffer(bits, np.uint64), FP64, FP32, _NEAREST, False)
     codes.flags.writeable = False
     return _Singles(codes)
 

@@ -84,7 +84,7 @@ def _ml_dtypes(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
     if (source, fmt) == (BF16, FP32):
         return _shifted(codes, source, fmt)
     canonical = np.full(codes.shape, fmt.canonical_nan, fmt.code_dtype)
-    if not fmt.has_signed_zero or fmt.is_scale or not source.has_signed_zero:
+    if not fmt.has_signed_zero or fmt.is_scale:
         return canonical
     return canonical | _signs(codes, source, fmt)
 
