@@ -14,9 +14,10 @@ from floatsim.emulator.sums.execute import accumulate, plan_sums
 from floatsim.emulator.sums.scan import multiply_all, running_sums
 
 __all__ = [
-    "NAN_RULES", "accumulate", "classify", "compare", "convert", "convert_as", "cuda_function", "decode", "elementwise", "event_histogram",
-    "from_integer", "function", "logb", "multiply_all", "neighbour", "plan_elementwise", "plan_sums", "quantize",
-    "running_sums", "scalb", "to_integer", "total_order", "with_nan_rule",
+    "NAN_RULES", "accumulate", "classify", "compare", "convert", "convert_as", "cuda_function", "decode",
+    "elementwise", "event_histogram", "from_integer", "function", "logb", "multiply_all", "neighbour",
+    "plan_elementwise", "plan_sums", "quantize", "running_sums", "scalb", "to_integer", "total_order",
+    "with_nan_rule",
 ]  # fmt: skip
 
 function = elementwise

@@ -495,13 +495,13 @@ def _power(m: Machine, x: Single, number: float) -> Single:
 
 _ONE_OPERAND: dict[str, Callable[[Machine, Single], Single]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
-    "log": _log, "log10": _log10, "log1p": _log1p, "sin": _sin, "cos": _cos, "tan": _tan, "atan": _atan, "asin": _asin,
+    "log": _log, "log10": _log10, "log1p": _log1p, "sin": _sin, "cos": _cos, "tan": _tan, "asin": _asin,
     "sigmoid": _sigmoid, "silu": _silu, "softplus": _softplus, "logsigmoid": _logsigmoid, "mish": _mish, "elu": _elu,
     "hardswish": _hardswish, "gelu_tanh": _gelu_tanh, "rsqrt": _rsqrt, "square": _square,
     "sqrt": lambda m, x: m.sqrt(x), "reciprocal": lambda m, x: m.number(1.0) / x,
 }  # fmt: skip
 _IN_16_BITS: dict[str, Callable[[Machine, Single], Single]] = {
-    "log2": _nearest("log2"), "erf": _erf, "gelu": _gelu(_erf),
+    "atan": _atan, "log2": _nearest("log2"), "erf": _erf, "gelu": _gelu(_erf),
 }  # fmt: skip
 
 CUDA_FUNCTIONS = {

@@ -91,7 +91,8 @@ def hard_singles(rng: np.random.Generator) -> np.ndarray:
     near = np.float32(ends).view(np.uint32)[:, None] + np.arange(-1, 2, dtype=np.int64)
     special = np.float32([np.inf, np.nan, 2.0**-149]).view(np.uint32)
     sizes = (rng.standard_normal(20) * 10.0 ** rng.uniform(-3, 3, 20)).astype(np.float32).view(np.uint32)
-    codes = np.concatenate([near.reshape(-1) % (1 << 31), special, sizes, rng.integers(0, 1 << 31, 6)]).astype(np.uint32)
+    random = rng.integers(0, 1 << 31, 6)
+    codes = np.concatenate([near.reshape(-1) % (1 << 31), special, sizes, random]).astype(np.uint32)
     return np.concatenate([codes, codes ^ np.uint32(1 << 31)])
 
 
@@ -128,7 +129,7 @@ def test_long_arrays_in_all_shapes():
 # -- the public functions ----------------------------------------------------------------------------------------------
 
 KEYWORD = (
-    "exp", "exp2", "expm1", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh",
+    "exp", "exp2", "expm1", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "sinh", "cosh", "tanh",
     "rsqrt", "reciprocal", "sigmoid", "silu", "softplus", "mish",
 )  # fmt: skip
 
@@ -181,13 +182,13 @@ def test_numbers_that_are_equal_are_told_apart():
         (lambda x: fs.exp(x, functions="cuda", return_flags=True), TypeError, "and takes no return_flags="),
         (lambda x: fs.power(x, x, functions="cuda"), TypeError, "takes a Python number for b, not ndarray"),
         (lambda x: fs.cbrt(x, functions="cuda"), ValueError, "function 'cbrt' is not known"),
-        (lambda x: fs.library_function("sigmod", x), ValueError, "function 'sigmod' is not known; did you mean 'sigmoid'"),
-        (lambda x: fs.library_function("exp", x, device="h100"), ValueError, "device='h100' is not known; did you mean 'h200'"),
+        (lambda x: fs.library_function("sigmod", x), ValueError, "'sigmod' is not known; did you mean 'sigmoid'"),
+        (lambda x: fs.library_function("exp", x, device="h10"), ValueError, "'h10' is not known; .*h200"),
         (lambda x: fs.library_function("exp", x, 2), TypeError, "exp takes no number"),
         (lambda x: fs.library_function("add", x), TypeError, "add takes a number"),
         (lambda x: fs.library_function("exp", fs.array(x, "e4m3")), TypeError, "x is E4M3, and .* FP32, FP16 and BF16"),
         (lambda x: fs.library_function("exp", x.astype(float)), TypeError, "x is FP64, and .* FP32, FP16 and BF16"),
-        (lambda x: fs.power(x, 3, functions="cuda"), fs.NotDescribedError, "3 was not recorded .*; recorded are 2 and 2.5"),
+        (lambda x: fs.power(x, 3, functions="cuda"), fs.NotDescribedError, "3 was not recorded"),
         (lambda x: fs.library_function("log2", x), fs.NotDescribedError, "log2: its operations in FP32 are not known"),
     ],
 )  # fmt: skip

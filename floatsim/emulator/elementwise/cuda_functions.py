@@ -182,7 +182,9 @@ def cuda_function(name: str, codes: Codes, fmt: FloatFormat, number: float | Non
         return _looked_up(codes, _table(name, fmt, number, "" if number is None else number.hex()))
     if not row.in_fp32 and number != 2:
         known = ", ".join(each.name for each in CUDA_FUNCTIONS.values() if each.in_fp32)
-        raise NotDescribedError(f"{name}: its operations in FP32 are not known, only its results in 16 bits; known in FP32: {known}")
+        raise NotDescribedError(
+            f"{name}: its operations in FP32 are not known, only its results in 16 bits; known in FP32 are {known}"
+        )
     flat = np.ascontiguousarray(codes, np.uint32).reshape(-1)
     out = np.empty(flat.size, np.uint32)
 
