@@ -177,7 +177,7 @@ def _cosh(m: Machine, x: Single) -> Single:
     return m.fma(m.number(0.125), m.approximate("rcp", quarter), quarter + quarter)
 
 
-_TANH = (0.015739627182483673, -0.052303947508335114, 0.13315297663211823, -0.33332768082618713)
+_TANH = (0.015739653259515762, -0.05230395495891571, 0.13315297663211823, -0.33332768082618713)
 
 
 def _tanh(m: Machine, x: Single) -> Single:
