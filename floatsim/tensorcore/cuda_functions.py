@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from floatsim.formats._validation import name_hint
 
-__all__ = ["CUDA_FUNCTIONS", "CudaFunction", "Machine", "as_cuda_function"]
+__all__ = ["CUDA_FUNCTIONS", "CudaFunction", "Machine", "as_cuda_function", "payne_hanek_words"]
 
 Single = Any
 """A number of FP32, or an array of numbers, with the operators + - * /, abs, negation, and comparisons."""
