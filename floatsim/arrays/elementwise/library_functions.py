@@ -132,12 +132,13 @@ def library_function(
 
     Examples
     --------
-    >>> import floatsim as fs, numpy as np
-    >>> x = np.float16([-np.inf, -3.0, 1.0])
+    >>> import floatsim as fs
+    >>> x = fs.array([float("-inf"), -3.0, 1.0], "fp16")
     >>> fs.library_function("silu", x), fs.silu(x)
-    (array([     nan, -0.1423,  0.731 ], dtype=float16), array([-0.    , -0.1423,  0.731 ], dtype=float16))
-    >>> fs.library_function("divide", np.float32([5.0]), 3) / (np.float32([5.0]) / np.float32(3.0)) - 1
-    array([1.1920929e-07], dtype=float32)
+    (FloatArray([nan, -0.14233, 0.73096], FP16), FloatArray([-0.0, -0.14233, 0.73096], FP16))
+    >>> five = fs.array([5.0], "fp32")
+    >>> fs.library_function("divide", five, 3).codes - fs.divide(five, 3.0).codes
+    array([1], dtype=uint32)
     """
     if device not in DEVICES:
         raise ValueError(f"device={device!r} is not known; {name_hint(device, DEVICES)}")
