@@ -85,6 +85,7 @@ _HOMES = {
         "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power "
         "reciprocal rsqrt sigmoid silu sin sinh softplus tan tanh"
     ),
+    ".arrays.elementwise.library_functions": "library_function",
     ".arrays.elementwise.comparison": (
         "classify equal greater greater_equal isfinite isinf isnan issubnormal less less_equal not_equal signbit "
         "total_order unordered"
