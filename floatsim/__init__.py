@@ -95,7 +95,7 @@ _HOMES = {
         "Sklansky SplitK Strided TensorCore Tf32x3 Threads Tree Welford as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
-    ".arrays.sums.library_reductions": "library_reduction",
+    ".arrays.library_reductions": "library_reduction",
     ".arrays.sums.products": "Part dot explain_plan matmul",
     ".arrays.sums.einsum": "einsum",
     ".arrays.scaled_mm": "scaled_mm",

@@ -12,7 +12,7 @@ from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
     ACCUMULATIONS, AccumulationLike, Blocked, Converted, Epilogue, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted,
-    Residue, Sequential, SplitK, Strided, TensorCore, Tf32x3, Tree, as_accumulation,
+    Residue, Sequential, Sklansky, SplitK, Strided, TensorCore, Tf32x3, Threads, Tree, Welford, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.conversion_losses import ConversionLosses, conversion_losses
@@ -36,8 +36,10 @@ from floatsim.arrays.elementwise.library_functions import FunctionKeywords, libr
 from floatsim.arrays.elementwise.projection import project
 from floatsim.arrays.elementwise.ulps import Kind
 from floatsim.arrays.events.record import record, scope
+from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.einsum import einsum
 from floatsim.arrays.sums.products import Part, explain_plan
+from floatsim.arrays.sums.reductions import moments
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
@@ -59,21 +61,22 @@ __all__ = [
     "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass",
     "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW",
     "Overflow", "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Residue", "Rounding", "Sequential",
-    "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Tininess", "Tree", "UNDERFLOW",
-    "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale",
-    "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh",
-    "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
-    "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
-    "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context",
-    "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "isfinite", "isinf", "isnan",
-    "issubnormal", "less", "less_equal", "library_function", "library_sum", "load", "log", "log10", "log1p", "log2",
-    "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "multiply",
-    "named_formats", "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109",
-    "plot", "power", "prod", "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record",
-    "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope",
-    "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract",
-    "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order",
-    "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "Sklansky", "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Tininess",
+    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format",
+    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
+    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
+    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
+    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
+    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
+    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function",
+    "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum",
+    "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats", "negative",
+    "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
+    "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
+    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
+    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
+    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
+    "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 
