@@ -77,7 +77,8 @@ def _shifted(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
     """Return NaN codes in a format with a longer significand: ones in the exponent, and the significand's bits."""
     trailing = codes.astype(fmt.code_dtype) & fmt.code_dtype.type((1 << source.trailing_bits) - 1)
     payload = trailing << fmt.code_dtype.type(fmt.trailing_bits - source.trailing_bits)
-    return _signs(codes, source, fmt) | fmt.code_dtype.type(fmt.infinity_code or 0) | payload
+    wide: Codes = _signs(codes, source, fmt) | fmt.code_dtype.type(fmt.infinity_code or 0) | payload
+    return wide
 
 
 def _ml_dtypes(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
