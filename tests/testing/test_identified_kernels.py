@@ -132,6 +132,21 @@ def through_torch(a, b):
     return blocks(*(to_tf32(tensor.numpy()) for tensor in tensors), 32)
 
 
+def convolution(a, b):
+    """Filters of 3 x 3 and channels in blocks of 16: each block has the nine places, each place the channels."""
+    order = np.arange(a.shape[1]).reshape(-1, 16, 9).transpose(0, 2, 1).reshape(-1)
+    return whole(a[:, order], b[order])
+
+
+TRITON = [k for half in (0, 1) for k in range(32) if k // 2 % 2 == half]
+
+
+def as_fp16(a, b):
+    """FP8 as FP16: of each four terms the first two, then the others."""
+    order = np.concatenate([start + np.array(TRITON) for start in range(0, a.shape[1], 32)])
+    return whole(fs.convert(a, "fp16")[:, order], fs.convert(b, "fp16")[order])
+
+
 def in_16_bits(kernel: Kernel, fmt: str) -> Kernel:
     return lambda a, b: rounded(kernel(a, b), fmt)
 
@@ -187,6 +202,8 @@ OTHERS = {
                          "strided(fp32, 128, blocked(fp32, 4, pairwise(fp32, halving)))"),
     "parts of K": (in_16_bits(lambda a, b: split(a, b, 4, 1), "bf16"), "bf16", (32, 512, 32),
                    "splitk(4, hopper, fp32)"),
+    "convolution": (in_16_bits(convolution, "fp16"), "fp16", (32, 288, 32), "permuted(conv-3x3x16, hopper)"),
+    "FP8 as FP16": (as_fp16, "e4m3", (32, 128, 32), f"converted(fp16, permuted({TRITON}, hopper))"),
 }  # fmt: skip
 
 
