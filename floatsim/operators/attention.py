@@ -64,7 +64,8 @@ def attention(
     ValueError
         For unknown recipes, variants and steps, with the nearest match, for shapes that do not fit, and for operands
         that the accumulation of a step does not take, such as FP32 in a Tensor Core. For a fused kernel without
-        `block`, if its blocks are not known for d: they are for d of 64, and except for "efficient-kernel" of 128.
+        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and up to 64 for
+        "efficient-kernel", where d of 128 and 64 were recorded, and for 64 and 128 for "cudnn-kernel".
 
     Notes
     -----
@@ -82,8 +83,8 @@ def attention(
       probabilities @ value, where rescaled_output enters the sum as `c` of `fs.matmul`. The first block has no steps
       difference to rescaled, and no rescaled_output. Last, inverse = 1 / sum; normalized = product * inverse.
 
-    - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores = scaled
-      @ scaled_key.T; the rest as in "scale-after". exp is CUDA's.
+    - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores =
+      scaled @ scaled_key.T; the rest as in "scale-after". exp is CUDA's.
     - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once; in
       "efficient-kernel" scale, log2(e) and the product are rounded. For each block: scores and max as above;
       scaled_max = max * c; scaled_scores = scores * c; shifted = scaled_scores - scaled_max; exp = ex2.approx(shifted);
@@ -102,8 +103,8 @@ def attention(
       Keys in parts: log = lg2.approx(sum); scaled_log = log * ln(2); logsumexp = max * scale + scaled_log, one
       rounding. largest = the largest logsumexp; weight_shifted = logsumexp - largest; weight_exp = exp(weight_shifted);
       weight_sum = sum of weight_exp, with zeros up to a power of two; weight_log = log(weight_sum); total = weight_log
-      + largest; weight_exponent = logsumexp - total; part_weight = exp(weight_exponent); combined = part_weight * normalized +
-      combined, one rounding, from the first part on. exp and log are CUDA's.
+      + largest; weight_exponent = logsumexp - total; part_weight = exp(weight_exponent); combined = part_weight *
+      normalized + combined, one rounding, from the first part on. exp and log are CUDA's.
 
     A boolean mask replaces scores by -infinity. In a format without infinity it replaces them by the lowest finite
     number, and the exponentials by 0. It is no step, because it rounds nothing. A largest score of -infinity counts as

@@ -62,9 +62,9 @@ def attention_backward(
 
     Notes
     -----
-    The steps of "standard": gradient, query, key and value, the conversions of the operands; scores to probabilities as in the
-    variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient; probability_gradient
-    = gradient @ value.T; product, sum_of_products, difference and result as the steps of
+    The steps of "standard": gradient, query, key and value, the conversions of the operands; scores to probabilities
+    as in the variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient;
+    probability_gradient = gradient @ value.T; product, sum_of_products, difference and result as the steps of
     `fs.operators.softmax_backward`, of probability_gradient and probabilities; scaled_result = result * scale;
     query_gradient = scaled_result @ key; key_gradient = scaled_result.T @ query. The results are converted to the
     format of output.

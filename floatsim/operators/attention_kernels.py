@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,45 +41,43 @@ class AttentionKernel:
     ----------
     name : str
         The name, for messages.
-    blocks : mapping of int to int
+    blocks : mapping of range to int
         The number of keys of a block, by the head size d.
     last_block_first : bool
         Whether the kernel runs from the last block to the first.
-    split_blocks : mapping of int to int
-        The same for the kernel that splits the keys into parts. Empty: no such kernel.
     source : str
         Where the numbers come from.
+    split_blocks : mapping of range to int
+        The same for the kernel that splits the keys into parts. Empty: no such kernel.
     """
 
     name: str
-    blocks: Mapping[int, int]
+    blocks: Mapping[range, int]
     last_block_first: bool
     source: str
-    split_blocks: Mapping[int, int] = ()  # type: ignore[assignment]
+    split_blocks: Mapping[range, int] = field(default_factory=dict)
 
-    def block(self, d: int, given: int | None, *, split: bool = False) -> int:
-        """Return the number of keys of a block, by the head size, unless it is given."""
-        if given is not None:
-            return given
+    def block(self, d: int, *, split: bool = False) -> int | None:
+        """Return the number of keys of a block, by the head size, or None if it is not known."""
         table = self.split_blocks if split else self.blocks
-        if d not in table:
-            sizes = ", ".join(map(str, table))
-            raise ValueError(
-                f"the blocks of {self.name} are known for d of {sizes}, not for d = {d}; give block=, the number of keys"
-            )
-        return table[d]
+        return next((keys for sizes, keys in table.items() if d in sizes), None)
 
+
+_TO_64, _TO_128 = range(1, 65), range(65, 129)
 
 KERNELS: Mapping[str, AttentionKernel] = {
     "flash-kernel": AttentionKernel(
-        "FlashAttention-2", {64: 128, 128: 64}, True, split_blocks={64: 256, 128: 128},
-        source="Recorded for d of 64 and 128. FlashAttention-2, csrc/flash_attn/src/flash_fwd_launch_template.h, has "
-        "the same numbers",
+        "FlashAttention-2", {_TO_64: 128, _TO_128: 64}, True, split_blocks={_TO_64: 256, _TO_128: 128},
+        source="Recorded for d of 64 and 128. The others are from FlashAttention-2, "
+        "csrc/flash_attn/src/flash_fwd_launch_template.h",
     ),
-    "cudnn-kernel": AttentionKernel("cuDNN", {64: 128, 128: 128}, False, source="Recorded for d of 64 and 128"),
+    "cudnn-kernel": AttentionKernel(
+        "cuDNN", {range(64, 65): 128, range(128, 129): 128}, False, source="Recorded for d of 64 and 128"
+    ),
     "efficient-kernel": AttentionKernel(
-        "memory-efficient attention", {64: 64}, False,
-        source="Recorded for d of 64. The order of the keys for d of 128 is not known",
+        "memory-efficient attention", {_TO_64: 64}, False,
+        source="Recorded for d of 64. Smaller d run in the same kernel of PyTorch (max_k of 64). The order of the keys "
+        "for d of 128 is not known",
     ),
 }  # fmt: skip
 """The fused kernels, by the variant of `fs.operators.attention`."""
@@ -111,14 +109,15 @@ def key_splits(rows: int, queries: int, keys: int, d: int, multiprocessors: int 
 
     Examples
     --------
-    >>> from floatsim.operators.attention_kernels import key_splits
-    >>> [key_splits(2, keys, keys, 64) for keys in (256, 512)], key_splits(64, 512, 512, 64)
+    >>> import floatsim as fs
+    >>> splits = fs.operators.key_splits
+    >>> [splits(2, keys, keys, 64) for keys in (256, 512)], splits(64, 512, 512, 64)
     ([1, 2], 1)
     """
-    table = KERNELS["flash-kernel"].split_blocks
-    if d not in table:
+    block = KERNELS["flash-kernel"].block(d, split=True)
+    if block is None:
         return 1
-    blocks, tiles, places = math.ceil(keys / table[d]), rows * math.ceil(queries / 64), 2 * multiprocessors
+    blocks, tiles, places = math.ceil(keys / block), rows * math.ceil(queries / 64), 2 * multiprocessors
     if tiles >= 0.8 * places:
         return 1
     shares = {}
@@ -151,7 +150,9 @@ def fused_attention(
         raise ValueError(
             f"the order of {splits} parts of the keys is not known; at most {MOST_SPLITS} are. Give splits= or block="
         )
-    block = kernel.block(d, block, split=splits > 1)
+    block = kernel.block(d, split=splits > 1) if block is None else block
+    if block is None:
+        raise ValueError(f"the blocks of {kernel.name} are not known for d = {d}; give block=, the keys of a block")
     run = _Rows(c, q, scale)
     if splits == 1:
         return run.part(k, v, kept, block, last_first)[0]

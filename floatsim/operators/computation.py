@@ -46,7 +46,8 @@ class RecipeKeywords(TypedDict, total=False):
 
     recipe : Recipe or str, optional
         The format of every intermediate and the accumulation of every sum: "fp32-inside" (default), "all-fp16",
-        "all-bf16", "all-fp32", "pytorch-cpu", "pytorch-cuda", "transformers", "flash-attention-2", "float64", or a
+        "all-bf16", "all-fp32", "pytorch-cpu", "pytorch-cuda", "transformers", "flash-attention-2", "cudnn-attention",
+        "efficient-attention", "math", "float64", or a
         `fs.operators.Recipe`. `fs.operators.RECIPES` has the named recipes.
     variant : str, optional
         The order of computation. Default: the recipe's, or the first one.

@@ -430,7 +430,7 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         "batch_norm": ((activations, zeros, ones, ones, zeros), {"training": True}),
         "linear": ((activations, np.transpose(weights)), {}),
         "residual_add": ((activations, activations[::-1]), {}),
-        "attention": ((tokens, tokens, tokens), {"causal": True}),
+        "attention": ((tokens, tokens, tokens), {"causal": True, "block": 64}),
         "conv2d": ((images, filters), {"padding": 1}),
         "max_pool": ((images, 2), {}),
         "avg_pool": ((images, 2), {}),

@@ -286,7 +286,8 @@ _NAMED = (
         source="FlashAttention-2 in PyTorch 2.11.0 on an H200 (SDPBackend.FLASH_ATTENTION), FP16 or BF16 operands: "
         "csrc/flash_attn/src/softmax.h, flash_fwd_kernel.h and flash_fwd_launch_template.h, and results. Key blocks "
         "from the last to the first, probabilities in the format of the operands, ex2.approx",
-        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal, keys in one part and in two: all bits.",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal, keys in one part and in two: all "
+        "bits. Other d and more than two parts are from the source.",
     ),
     Recipe(
         "cudnn-attention",
@@ -343,8 +344,9 @@ _NAMED = (
         "aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math; FP32 inside, both "
         "operands scaled by the root, products by a kernel of cuBLAS with one fused operation for each term, softmax "
         "of at most 1024 keys by 32 lanes, then a butterfly",
-        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits; gradients for d of 64, up to "
-        "200 keys. cuBLAS may choose other kernels for other shapes, with other orders.",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits; gradients for d of 64, up "
+        "to 200 keys, and 2 x 4 heads with d of 16 and 32 keys, too. cuBLAS chooses other kernels for other shapes: of "
+        "one head with 64 and 128 keys, 6 of 20,480 bits differ.",
     ),
 )
 

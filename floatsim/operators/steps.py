@@ -124,8 +124,9 @@ OPERATORS: dict[str, OperatorSteps] = {
         scale_both="scaled scaled_key scores masked max shifted exp sum quotient probabilities product output",
         flash_attention_2="scores max difference scaled_difference factor rescaled scaled_max shifted exp block_sum "
         "sum probabilities rescaled_output product inverse normalized output",
-        flash_kernel=f"{_FUSED} difference scaled_difference factor rescaled lanes {_NORMALIZED} log scaled_log logsumexp "
-        "largest weight_shifted weight_exp weight_sum weight_log total weight_exponent part_weight combined output",
+        flash_kernel=f"{_FUSED} difference scaled_difference factor rescaled lanes {_NORMALIZED} log scaled_log "
+        "logsumexp largest weight_shifted weight_exp weight_sum weight_log total weight_exponent part_weight combined "
+        "output",
         cudnn_kernel=f"{_FUSED} scaled_previous difference factor block_sum lanes {_NORMALIZED} output",
         efficient_kernel=f"{_FUSED} scaled_previous difference factor block_sum warp_sum rescaled {_NORMALIZED} output",
     ),
