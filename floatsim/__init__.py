@@ -119,6 +119,6 @@ _OPTIONAL = "torch"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
-    modules="datasets hardware njit operators plot quantization reference tensorcore testing training",
+    modules="approx datasets hardware njit operators plot quantization reference tensorcore testing training",
     optional=_OPTIONAL,
 )

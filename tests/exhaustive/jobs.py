@@ -30,8 +30,9 @@ from tests.tensorcore import arrays as tensorcore_arrays
 from tests.tensorcore import cases as tensorcore_cases
 
 if __package__:
-    from . import checked, cpu_units, functions, loops, paths, truth
+    from . import approximations, checked, cpu_units, functions, loops, paths, truth
 else:
+    import approximations
     import checked
     import cpu_units
     import functions
@@ -443,6 +444,12 @@ def _float32_nearest(name: str, chunk: int) -> Outcome:
     return _outcome(fs.FP32, functions.float32_nearest(name, _FLOAT32_CHUNK, chunk))
 
 
+def _approximation(name: str, ftz: bool, chunk: int) -> Outcome:
+    """Random codes: the kernel and the reference."""
+    operands, got, want = approximations.sample(name, ftz, chunk)
+    return _compared(f"{name}.approx", fs.FP32, approximations.ROUNDING, operands, got, want)
+
+
 _CHECKED_CHUNKS = 200
 _PATH_CHUNKS = 300  # of about 5,000 elements each (vector_blocks: 3,000)
 
@@ -516,6 +523,12 @@ def jobs() -> dict[str, Job]:
     for name in INSIDE:
         add(f"nearest-fp32-{name}", f"all float32 values, {name} to nearest from one float64 number, by both ends",
             (1 << 32) // _FLOAT32_CHUNK, functools.partial(_float32_nearest, name))  # fmt: skip
+    for name in approximations.SUMS:
+        add(f"approx-{name}", f"all float32 codes, {name}.approx, by the sum of an H200's results", 1,
+            functools.partial(approximations.compare_sum, name))  # fmt: skip
+    for name, ftz in approximations.forms():
+        add(f"approx-{name}{'-ftz' if ftz else ''}-sample", f"random float32 codes, {name}.approx, by the reference",
+            approximations.CHUNKS, functools.partial(_approximation, name, ftz))  # fmt: skip
     for name in truth.TRUTH_TABLES:
         add(f"truth-{name}", f"the truth table {name} and its digest, by MPFR", truth.CHUNKS,
             functools.partial(truth.compare, name))  # fmt: skip

@@ -47,6 +47,7 @@ CARRIERS_OF_BITS = (
     "floatsim/arrays/call/random_stream.py",
     "floatsim/arrays/array/conversion.py",
     "floatsim/arrays/elementwise/arithmetic.py",
+    "floatsim/arrays/elementwise/approximations.py",
     "floatsim/arrays/elementwise/comparison.py",
     "floatsim/arrays/array/operands.py",
     "floatsim/arrays/sums/products.py",

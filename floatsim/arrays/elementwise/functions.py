@@ -16,10 +16,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from floatsim.arrays.array.float_array import FloatArray, from_codes, implements
-from floatsim.arrays.array.operands import deliver, operate, operation, read_operands
+from floatsim.arrays.array.operands import deliver, operate, read_operands
 from floatsim.arrays.array.types import FloatResult, Floats, Out
-from floatsim.arrays.call.options import RoundingOptions
 from floatsim.arrays.elementwise.arithmetic import add, fma, maximum_number, subtract
+from floatsim.arrays.elementwise.library_functions import FunctionOptions, function, library_call, taken
 from floatsim.formats import FP32, FormatLike
 
 __all__ = [
@@ -54,14 +54,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _call(name: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: RoundingOptions) -> Any:
-    return operate(name, arguments, format, out, options, "function")
+def _call(name: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: FunctionOptions) -> Any:
+    if "functions" not in options:
+        return operate(name, arguments, format, out, options, "function")
+    library, rounding = taken(options)
+    if library == "exact":
+        return operate(name, arguments, format, out, rounding, "function")
+    return library_call(name, arguments, format, out, rounding)
 
 
 @implements(np.exp)
-@operation
+@function
 def exp(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return e**a, rounded once (IEEE 754-2019, 9.2).
 
@@ -79,14 +84,14 @@ def exp(
 
 
 @implements(np.exp2)
-@operation
+@function
 def exp2(
     a: Floats,
     *,
     approximate: str = "none",
     format: FormatLike | None = None,
     out: Out = None,
-    **options: Unpack[RoundingOptions],
+    **options: Unpack[FunctionOptions],
 ) -> FloatResult:
     """Return 2**a, rounded once (IEEE 754-2019, 9.2), or an approximation by name.
 
@@ -140,9 +145,9 @@ def _flash_attention_exp2(a: FloatArray) -> Any:
     return y.codes + (whole.codes << np.uint32(23))
 
 
-@operation
+@function
 def exp10(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return 10**a, rounded once (IEEE 754-2019, 9.2).
 
@@ -158,9 +163,9 @@ def exp10(
 
 
 @implements(np.expm1)
-@operation
+@function
 def expm1(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return e**a - 1, rounded once (IEEE 754-2019, 9.2).
 
@@ -178,9 +183,9 @@ def expm1(
 
 
 @implements(np.log)
-@operation
+@function
 def log(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the natural logarithm of a, rounded once (IEEE 754-2019, 9.2).
 
@@ -198,9 +203,9 @@ def log(
 
 
 @implements(np.log2)
-@operation
+@function
 def log2(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the logarithm of a to base 2, rounded once (IEEE 754-2019, 9.2).
 
@@ -218,9 +223,9 @@ def log2(
 
 
 @implements(np.log10)
-@operation
+@function
 def log10(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the logarithm of a to base 10, rounded once (IEEE 754-2019, 9.2).
 
@@ -238,9 +243,9 @@ def log10(
 
 
 @implements(np.log1p)
-@operation
+@function
 def log1p(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return log(1 + a), rounded once (IEEE 754-2019, 9.2).
 
@@ -259,9 +264,9 @@ def log1p(
 
 
 @implements(np.sin)
-@operation
+@function
 def sin(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the sine of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -279,9 +284,9 @@ def sin(
 
 
 @implements(np.cos)
-@operation
+@function
 def cos(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the cosine of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -299,9 +304,9 @@ def cos(
 
 
 @implements(np.tan)
-@operation
+@function
 def tan(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the tangent of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -319,9 +324,9 @@ def tan(
 
 
 @implements(np.arcsin)
-@operation
+@function
 def asin(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the arc sine of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -339,9 +344,9 @@ def asin(
 
 
 @implements(np.arccos)
-@operation
+@function
 def acos(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the arc cosine of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -359,9 +364,9 @@ def acos(
 
 
 @implements(np.arctan)
-@operation
+@function
 def atan(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the arc tangent of a in radians, rounded once (IEEE 754-2019, 9.2).
 
@@ -377,9 +382,9 @@ def atan(
 
 
 @implements(np.sinh)
-@operation
+@function
 def sinh(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the hyperbolic sine of a, rounded once (IEEE 754-2019, 9.2).
 
@@ -395,9 +400,9 @@ def sinh(
 
 
 @implements(np.cosh)
-@operation
+@function
 def cosh(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the hyperbolic cosine of a, rounded once (IEEE 754-2019, 9.2).
 
@@ -413,9 +418,9 @@ def cosh(
 
 
 @implements(np.tanh)
-@operation
+@function
 def tanh(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the hyperbolic tangent of a, rounded once (IEEE 754-2019, 9.2).
 
@@ -430,9 +435,9 @@ def tanh(
     return _call("tanh", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def erf(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the error function of a, rounded once (DLMF, 7.2.1).
 
@@ -447,9 +452,9 @@ def erf(
     return _call("erf", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def rsqrt(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return 1 / sqrt(a), rounded once (rSqrt of IEEE 754-2019, 9.2).
 
@@ -467,9 +472,9 @@ def rsqrt(
 
 
 @implements(np.reciprocal)
-@operation
+@function
 def reciprocal(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return 1 / a, rounded once.
 
@@ -487,9 +492,9 @@ def reciprocal(
 
 
 @implements(np.cbrt)
-@operation
+@function
 def cbrt(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the cube root of a, rounded once (rootn(a, 3) of IEEE 754-2019, 9.2).
 
@@ -506,9 +511,9 @@ def cbrt(
     return _call("cbrt", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def sigmoid(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return the logistic function 1 / (1 + exp(-a)), rounded once.
 
@@ -523,9 +528,9 @@ def sigmoid(
     return _call("sigmoid", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def silu(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return a * sigmoid(a), rounded once (SiLU or swish; S. Elfwing et al., arXiv:1702.03118).
 
@@ -542,9 +547,9 @@ def silu(
     return _call("silu", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def softplus(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return log(1 + exp(a)), rounded once.
 
@@ -559,9 +564,9 @@ def softplus(
     return _call("softplus", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def mish(
-    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return a * tanh(softplus(a)), rounded once (D. Misra, arXiv:1908.08681).
 
@@ -578,14 +583,14 @@ def mish(
     return _call("mish", {"a": a}, format, out, options)
 
 
-@operation
+@function
 def gelu(
     a: Floats,
     *,
     approximate: str = "none",
     format: FormatLike | None = None,
     out: Out = None,
-    **options: Unpack[RoundingOptions],
+    **options: Unpack[FunctionOptions],
 ) -> FloatResult:
     """Return the Gaussian error linear unit of a, rounded once (D. Hendrycks, K. Gimpel, arXiv:1606.08415).
 
@@ -613,9 +618,9 @@ def gelu(
 
 
 @implements(np.power)
-@operation
+@function
 def power(
-    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return a**b, rounded once (pow of IEEE 754-2019, 9.2.1).
 
@@ -638,9 +643,9 @@ def power(
 
 
 @implements(np.hypot)
-@operation
+@function
 def hypot(
-    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[RoundingOptions]
+    a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, **options: Unpack[FunctionOptions]
 ) -> FloatResult:
     """Return sqrt(a*a + b*b), rounded once, without overflow of the squares (IEEE 754-2019, 9.2).
 

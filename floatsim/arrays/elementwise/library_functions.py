@@ -1,0 +1,131 @@
+"""Functions as a library computes them, by `functions="cuda"` and by `fs.library_function`.
+
+`floatsim.emulator.elementwise.cuda_functions` has the table of the functions and computes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.interop import stays_on_device
+from floatsim.arrays.array.operands import deliver
+from floatsim.arrays.array.types import FloatResult, Floats, Out
+from floatsim.arrays.call import backends
+from floatsim.arrays.call.options import RoundingOptions, spell_out
+from floatsim.formats import FormatLike
+from floatsim.formats._validation import name_hint
+
+__all__ = ["FunctionLibrary", "FunctionOptions", "function", "library_call", "library_function", "taken"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FunctionLibrary: TypeAlias = Literal["exact", "cuda"]
+"""Who defines a function: the exact value, rounded once, or CUDA's library."""
+_LIBRARIES: tuple[FunctionLibrary, ...] = ("exact", "cuda")
+DEVICES = {"h200": "NVIDIA H200 (sm_90), CUDA 13.0, torch 2.11.0"}
+"""The devices whose functions are known, and the versions that were recorded."""
+
+
+class FunctionOptions(RoundingOptions, total=False):
+    functions: FunctionLibrary
+
+
+FunctionOptions.__doc__ = (RoundingOptions.__doc__ or "").replace(
+    "return_flags : bool, optional\n",
+    'functions : {"exact", "cuda"}\n'
+    '        "exact", the default: the exact value, rounded once. "cuda": what PyTorch computes on an NVIDIA H200 with\n'
+    "        CUDA 13.0, from FP32, FP16 and BF16, without other keywords; `fs.library_function` has the details.\n"
+    "    return_flags : bool, optional\n",
+)
+
+
+def function(decorated: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public mathematical function as `operands.operation` does, with the keyword `functions`."""
+    return stays_on_device(spell_out(FunctionOptions)(decorated))
+
+
+def taken(options: FunctionOptions) -> tuple[str, RoundingOptions]:
+    """Return the library that a call names, and its other keywords."""
+    rounding: Any = dict(options)
+    library = rounding.pop("functions")
+    if library not in _LIBRARIES:
+        known = " or ".join(map(repr, _LIBRARIES))
+        raise ValueError(f"functions must be {known}, not {library!r}")
+    return library, rounding
+
+
+def library_call(
+    name: str, arguments: dict[str, Any], format: FormatLike | None, out: Any, options: RoundingOptions
+) -> Any:
+    """Carry out a call with `functions="cuda"`. A second operand must be a Python number."""
+    if options or format is not None:
+        given = "format" if format is not None else next(iter(options))
+        raise TypeError(f"{name}: functions='cuda' has one rounding, and takes no {given}=")
+    (first, x), *others = arguments.items()
+    for other, value in others:
+        if type(value) not in (int, float):
+            raise TypeError(f"{name}: functions='cuda' takes a Python number for {other}, not {type(value).__name__}")
+    return _applied(name, first, x, *(float(value) for _, value in others), out=out)
+
+
+def _applied(name: str, argument: str, x: Any, number: float | None = None, out: Any = None) -> Any:
+    codes, fmt, float_array = read_floats(x, argument)
+    return deliver(backends.emulator().cuda_function(name, codes, fmt, number), fmt, float_array, out)
+
+
+@stays_on_device
+def library_function(
+    name: str, x: Floats, number: float | None = None, *, device: str = "h200", out: Out = None
+) -> FloatResult:
+    """Return a function of x as PyTorch computes it on a GPU, to the bit.
+
+    Parameters
+    ----------
+    name : str
+        {names}
+    x : array_like of floats
+        A FloatArray, or an array whose dtype is FP32, FP16 or BF16.
+    number : float, optional
+        The second operand of add, divide, multiply and power: a Python number, which becomes FP32.
+    device : str
+        "h200": an NVIDIA H200 (sm_90) with CUDA 13.0 and torch 2.11.0.
+    out : FloatArray or ndarray, optional
+        Where to write the result.
+
+    Returns
+    -------
+    FloatArray or ndarray
+        Of the kind, the format and the shape of x. Every NaN is the device's: 0x7FFFFFFF, 0x7FFF in 16 bits.
+
+    Raises
+    ------
+    TypeError
+        For other formats, for a missing number, and for one that the function does not take.
+    ValueError
+        For unknown names and devices.
+    NotDescribedError
+        For a function in FP32 whose sequence of operations is not known, and for an exponent that was not recorded.
+
+    Notes
+    -----
+    In 16 bits the result is that of FP32, rounded once. In FP32 it is a sequence of FP32 operations, fused
+    multiply-adds and approximations of the GPU's special-function unit (`floatsim.reference.cuda_functions`). The
+    options of `fs.context` do not apply, and `fs.record` counts no events. "Functions on GPUs" in the documentation has
+    the evidence for each function.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> x = np.float16([-np.inf, -3.0, 1.0])
+    >>> fs.library_function("silu", x), fs.silu(x)
+    (array([     nan, -0.1423,  0.731 ], dtype=float16), array([-0.    , -0.1423,  0.731 ], dtype=float16))
+    >>> fs.library_function("divide", np.float32([5.0]), 3) / (np.float32([5.0]) / np.float32(3.0)) - 1
+    array([1.1920929e-07], dtype=float32)
+    """
+    if device not in DEVICES:
+        raise ValueError(f"device={device!r} is not known; {name_hint(device, DEVICES)}")
+    return _applied(name, "x", x, number, out)
