@@ -32,9 +32,9 @@ Operations
     errors          ulp, ulp_distance, equal_shares (equal bits of every pair of results)
     sums            matmul dot einsum sum mean norm var prod cumsum; `accumulate=` "fp16", "kahan(bf16)", "hopper" ...
                     scaled_mm (FP8 with FP32 scales, as torch._scaled_mm)
-    descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Permuted TensorCore
-                    Converted Residue Tf32x3 Epilogue (parts of GPU kernels), as_accumulation (from text),
-                    ACCUMULATIONS (the names)
+    descriptions    Sequential Pairwise Tree Kahan Neumaier Exact Strided Blocked SplitK Parts Threads Permuted
+                    TensorCore Welford Sklansky Converted Residue Tf32x3 Epilogue (parts of GPU kernels),
+                    as_accumulation (from text), ACCUMULATIONS (the names)
     analysis        reveal_order and reveal_width (of any kernel), explain_plan (why a call is fast or slow),
                     identify (which description reproduces a kernel), library_sum (how NumPy, torch and JAX add on a
                     CPU, and how cuBLAS and cuDNN add on a GPU)
@@ -91,16 +91,17 @@ _HOMES = {
     ),
     ".accumulation": (
         "ACCUMULATIONS Blocked Converted Epilogue Exact Kahan Neumaier Pairwise Parts Permuted Residue Sequential "
-        "SplitK Strided TensorCore Tf32x3 Tree as_accumulation"
+        "Sklansky SplitK Strided TensorCore Tf32x3 Threads Tree Welford as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
+    ".arrays.sums.library_reductions": "library_reduction",
     ".arrays.sums.products": "Part dot explain_plan matmul",
     ".arrays.sums.einsum": "einsum",
     ".arrays.scaled_mm": "scaled_mm",
     ".arrays.array.torch_jax": "to_jax to_torch",
     ".emulator.parallel": "get_num_threads set_num_threads",
     ".analysis.summation_order": "reveal_order reveal_width",
-    ".arrays.sums.reductions": "cumsum mean norm prod sum var vdot",
+    ".arrays.sums.reductions": "cumsum mean moments norm prod sum var vdot",
     ".arrays.elementwise.ulps": "ulp ulp_distance",
     ".analysis.equality": "equal_shares",
     ".analysis.explain": "explain_rounding",

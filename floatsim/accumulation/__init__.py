@@ -5,9 +5,10 @@ own format. The terms of a matrix product are products. The terms of a sum are t
 
 *Leaves* add terms: `Sequential`, `Pairwise`, `Tree`, `Kahan`, `Neumaier`, `Exact`. *Composites* split the terms into
 parts. An inner description adds each part, and an outer description adds the results of the parts: `Strided`,
-`Blocked`, `SplitK`, `Parts`. `Permuted` reorders the terms of its inner description. A `TensorCore` adds products as a
-matrix unit does, which is not a sequence of IEEE operations. `Converted`, `Residue`, `Tf32x3` and `Epilogue` are parts
-of GPU kernels. Every description has a text form: see `parse`.
+`Blocked`, `SplitK`, `Parts`, `Threads`. `Permuted` reorders the terms of its inner description. A `TensorCore` adds
+products as a matrix unit does, which is not a sequence of IEEE operations. `Converted`, `Residue`, `Tf32x3` and
+`Epilogue` are parts of GPU kernels. `Welford` is no sum: it describes a mean and a sum of squared differences in one
+pass, and `Sklansky` running sums. Every description has a text form: see `parse`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ from floatsim.accumulation.queries import (
     settled,
     tensor_cores,
 )
+from floatsim.accumulation.sklansky import (
+    Sklansky,
+)
 from floatsim.accumulation.tensor_core import (
     TensorCore,
 )
@@ -65,11 +69,17 @@ from floatsim.accumulation.text import (
     as_accumulation,
     parse,
 )
+from floatsim.accumulation.threads import (
+    Threads,
+)
+from floatsim.accumulation.welford import (
+    Welford,
+)
 
 __all__ = [
     "ACCUMULATIONS", "MOST", "TREES", "Accumulation", "AccumulationLike", "Blocked", "Composite", "Converted",
     "Epilogue", "Exact", "Kahan", "Leaf", "Neumaier", "Pairwise", "Parts", "Permuted", "ProductLeaf", "Residue", "Same",
-    "Sequential", "SplitK", "Strided", "TensorCore", "Tf32x3", "Tree", "TreeLeaf", "accumulator_format",
-    "as_accumulation", "fitted", "has_epilogue", "is_symmetric", "leaves", "parse", "rounds_stochastically", "settled",
-    "tensor_cores", "value_text",
+    "Sequential", "Sklansky", "SplitK", "Strided", "TensorCore", "Tf32x3", "Threads", "Tree", "TreeLeaf",
+    "Welford", "accumulator_format", "as_accumulation", "fitted", "has_epilogue", "is_symmetric", "leaves", "parse",
+    "rounds_stochastically", "settled", "tensor_cores", "value_text",
 ]  # fmt: skip

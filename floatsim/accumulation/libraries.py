@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from floatsim.accumulation import library_rules as rules
 from floatsim.accumulation.gpu_libraries import kernel_sum
+from floatsim.accumulation.gpu_reductions import REDUCTIONS, reduction_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
-from floatsim.formats._validation import as_index, nearest_name
+from floatsim.formats._validation import as_flag, as_index, nearest_name
 
 __all__ = ["CPUS", "ROWS", "LibraryRow", "NotDescribedError", "Region", "library_sum", "library_table"]
 
@@ -133,7 +134,7 @@ ROWS = (
 def library_sum(
     function: str, dtype: str, shape: int | Sequence[int], *, version: str | None = None, cpu: str | None = None,
     threads: int = 1, result: str | None = None, device: str | None = None, kernel: str | Sequence[str] | None = None,
-    grid: Sequence[int] | None = None,
+    grid: Sequence[int] | None = None, axis: int | None = None, strict: bool = False,
 ) -> Regions:  # fmt: skip
     """Return how a function of a library adds, as descriptions for `fs.matmul`, `fs.dot` and `fs.sum`.
 
@@ -142,15 +143,18 @@ def library_sum(
     combination is an error.
 
     On a GPU the bits follow from the name of the kernel, which a profiler shows: pass `device`, `kernel` and `grid`.
-    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels.
+    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels. The sums of reductions,
+    softmax and norms follow from the shape alone: `REDUCTIONS` of `floatsim.accumulation.gpu_reductions` lists them.
 
     Parameters
     ----------
     function : str
         "numpy.matmul", "numpy.dot", "numpy.sum", "numpy.einsum", "torch.matmul", "torch.sum" or "jax.numpy.matmul". On
         a GPU also "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear" (with a bias),
-        "torch._addmm_activation" (relu), "torch._scaled_mm", "cupy.matmul", and the convolutions
-        "torch.nn.functional.conv2d" and "torch.nn.grad.conv2d_input".
+        "torch._addmm_activation" (relu), "torch._scaled_mm", "cupy.matmul", the convolutions
+        "torch.nn.functional.conv2d" and "torch.nn.grad.conv2d_input", and the sums in "torch.sum", "torch.mean",
+        "torch.prod", "torch.var", "torch.std", "torch.cumsum", "torch.logsumexp", "torch.linalg.vector_norm",
+        "torch.softmax", "torch.log_softmax", "torch.native_layer_norm", "torch.rms_norm" and their backward functions.
     dtype : str
         The dtype of the operands: "float32", "float64", "float16" or "bfloat16"; on a GPU also "float8_e4m3fn" and
         "float8_e5m2". TF32 products have dtype "float32"; their kernels have names of their own.
@@ -158,7 +162,8 @@ def library_sum(
         (M, N, K) of a product of C-contiguous matrices (M, K) and (K, N); (K,) or K of two vectors or of a sum. On a
         GPU the matrices may have any layout, and (batch, M, N, K) is a batch. A convolution has (M, N, channels, rows,
         columns): M places of the images, N results for each, and the channels that the sum reads, in filters of these
-        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`.
+        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`. A reduction on a
+        GPU has the shape of its contiguous operand: (n,), or (rows, columns).
     version : str, optional
         The version of the library, without a local part ("+cpu"). It may be left out if one version was verified.
     cpu : str, optional
@@ -168,18 +173,25 @@ def library_sum(
     result : str, optional
         The dtype of the result. Default: that of the operands.
     device : str, optional
-        "h200". Then `kernel` is needed, and `cpu` and `threads` have no meaning.
+        "h200". Then `cpu` and `threads` have no meaning, and products need `kernel`.
     kernel : str or sequence of str
         The name of the kernel, or the names of all kernels of the call in their order. A kernel that splits K needs
         all: a splitKreduce_kernel adds its parts, and a Memset before it means that it adds them itself.
     grid : sequence of int
         The grid (x, y, z) of the kernel that multiplies. Needed for kernels that can split K.
+    axis : int, optional
+        The axis of a reduction on a GPU: -1 (default) or 0. The sums of `axis=0` are columns, such as the gradient of a
+        bias.
+    strict : bool
+        Whether a reduction of more terms than were compared with the GPU is refused.
 
     Returns
     -------
     tuple of Region
         The regions cover the result. Each has the `rows` and `columns` of the result as slices, the description
-        `accumulate`, and the `format` of the result.
+        `accumulate`, and the `format` of the result. Rows of a reduction on a GPU that begin at different places of a
+        vector have different orders, so that `rows` can have a step. `accumulate` is a `fs.Welford` for the functions
+        that need a variance: `fs.var` and `fs.moments` take it.
 
     Raises
     ------
@@ -209,8 +221,19 @@ def library_sum(
     >>> region, = fs.library_sum("torch.matmul", "float16", (64, 64, 300), device="h200", kernel=name, grid=(2, 2, 1))
     >>> print(region.accumulate, region.format.name)
     residue(tensorcore(hopper), 128) FP16
+    >>> for region in fs.library_sum("torch.sum", "float32", (64, 130), device="h200")[:2]:
+    ...     print(region.rows, str(region.accumulate)[-43:])
+    slice(0, 64, 2) width=4, accumulators=4, threads)
+    slice(1, 64, 2) width=4, accumulators=4, shift=2, threads)
     """
     sizes = tuple(as_index(n, "shape", 0, 1 << 40) for n in (shape if isinstance(shape, Sequence) else (shape,)))
+    if device is not None and kernel is None and function in {row.function for row in REDUCTIONS}:
+        if cpu is not None or threads != 1 or grid is not None:
+            raise TypeError(f"{function} on device={device!r} follows from the shape; leave out cpu=, threads=, grid=")
+        where = -1 if axis is None else as_index(axis, "axis", -2, 1)
+        return reduction_sum(function, dtype, sizes, where, device, version, result, as_flag(strict, "strict"))
+    if axis is not None or strict:
+        raise TypeError("axis= and strict= belong to reductions on a GPU: pass device=, such as 'h200'")
     if device is not None:
         if kernel is None:
             raise NotDescribedError(f"{function} on device={device!r}: pass kernel=, the name that a profiler shows")

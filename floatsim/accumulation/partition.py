@@ -11,8 +11,11 @@ from floatsim._types import Indices
 from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked, Parts, Runs, SplitK, Strided
 from floatsim.accumulation.permuted import Permuted
+from floatsim.accumulation.threads import Threads
 
-__all__ = ["Partition", "count", "is_dealt", "partials", "partition", "permutation", "positions", "rows"]
+__all__ = [
+    "Partition", "count", "is_dealt", "partials", "partition", "permutation", "positions", "rows", "thread_lanes",
+]  # fmt: skip
 
 
 def rows(ranges: bytes) -> Indices:
@@ -34,10 +37,18 @@ def _parts(start: int, stop: int, step: int, runs: Runs) -> Indices:
 
 
 def _cut(accumulation: Accumulation, start: int, stop: int, step: int) -> Indices:
-    """Return the non-empty sub-ranges of a range, in the order in which the outer description adds them."""
+    """Return the sub-ranges of a range, in the order in which the outer description adds them.
+
+    Only the accumulators of `Threads` may be empty.
+    """
     n = -(-(stop - start) // step)
     if isinstance(accumulation, Blocked | SplitK | Parts):
         return _parts(start, stop, step, accumulation.runs(max(n, 0)))
+    if isinstance(accumulation, Threads):  # the terms are in the order of the lanes
+        lanes = accumulation.threads * accumulation.accumulators
+        lengths = np.bincount(thread_lanes(accumulation, max(n, 0)), minlength=lanes)
+        ends = start + step * np.cumsum(lengths)
+        return np.stack([ends - step * lengths, ends, np.full_like(ends, step)], axis=1)
     assert isinstance(accumulation, Strided)
     lanes = min(accumulation.lanes, n)
     starts = start + step * np.arange(lanes, dtype=np.int64)
@@ -73,11 +84,11 @@ def partials(accumulation: Accumulation, terms: int) -> int:
     """Return an estimate of the largest number of partial results during an evaluation."""
     if len(accumulation.children) == 1:
         return partials(accumulation.children[0], terms)
-    if not isinstance(accumulation, Blocked | SplitK | Strided | Parts) or terms <= 1:
+    if not isinstance(accumulation, Blocked | SplitK | Strided | Parts | Threads) or terms <= 1:
         return 1
     cut = _cut(accumulation, 0, terms, 1)
     *inners, outer = accumulation.children
-    inside = len(cut) * partials(inners[0], int(count(cut[:1])[0]))
+    inside = len(cut) * partials(inners[0], int(count(cut).max()))
     if isinstance(accumulation, Parts):
         inside = sum(partials(inner, length) for inner, length in zip(inners, accumulation.lengths, strict=True))
     return max(inside, len(cut) + partials(outer, len(cut)))
@@ -85,14 +96,34 @@ def partials(accumulation: Accumulation, terms: int) -> int:
 
 def is_dealt(accumulation: Accumulation) -> bool:
     """Return whether the parts of a description are not consecutive terms, so that it reorders them first."""
-    return isinstance(accumulation, SplitK) and accumulation.rule == "dealt"
+    return isinstance(accumulation, Threads) or (isinstance(accumulation, SplitK) and accumulation.rule == "dealt")
 
 
 @lru_cache(maxsize=64)
-def positions(accumulation: Permuted | SplitK, n: int) -> Indices:
+def thread_lanes(accumulation: Threads, n: int) -> Indices:
+    """Return the accumulator of each of n terms: thread * accumulators + the accumulator of the thread.
+
+    >>> import floatsim as fs
+    >>> thread_lanes(fs.Threads("fp32", 4, "fp32", width=2, accumulators=2, shift=1, rest="threads"), 12).tolist()
+    [2, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0]
+    """
+    threads, width, each = accumulation.threads, accumulation.width, accumulation.accumulators
+    head = accumulation.head(n)
+    whole = accumulation.whole(n - head)
+    lanes = np.zeros(n, np.int64)
+    lanes[:head] = (accumulation.shift + np.arange(head)) * each
+    vectors, places = np.divmod(np.arange(whole, dtype=np.int64), width)
+    lanes[head : head + whole] = vectors % threads * each + (vectors // threads * width + places) % each
+    lanes[head + whole :] = np.arange(n - head - whole) % threads * each
+    lanes.flags.writeable = False
+    return lanes
+
+
+@lru_cache(maxsize=64)
+def positions(accumulation: Permuted | SplitK | Threads, n: int) -> Indices:
     """Return the order of n terms: element i is the term that position i gets.
 
-    The parts of a `SplitK` of dealt tiles are consecutive positions.
+    The parts of a `SplitK` of dealt tiles are consecutive positions, and the terms of each accumulator of `Threads`.
 
     >>> import floatsim as fs
     >>> positions(fs.Permuted([2, 0, 1], "fp32"), 7).tolist()
@@ -100,6 +131,10 @@ def positions(accumulation: Permuted | SplitK, n: int) -> Indices:
     >>> positions(fs.SplitK(2, "fp32", "fp32", 2, "dealt"), 7).tolist()
     [0, 1, 4, 5, 2, 3, 6]
     """
+    if isinstance(accumulation, Threads):
+        in_lanes: Indices = np.argsort(thread_lanes(accumulation, n), kind="stable")
+        in_lanes.flags.writeable = False
+        return in_lanes
     order = np.arange(n, dtype=np.int64)
     if isinstance(accumulation, SplitK):
         assert is_dealt(accumulation)
@@ -119,7 +154,7 @@ def positions(accumulation: Permuted | SplitK, n: int) -> Indices:
 
 
 @lru_cache(maxsize=64)
-def permutation(accumulation: Permuted | SplitK, ranges: bytes) -> tuple[Indices, Indices]:
+def permutation(accumulation: Permuted | SplitK | Threads, ranges: bytes) -> tuple[Indices, Indices]:
     """Return the terms of all ranges in the new order, one range after the other, and the ranges of these terms.
 
     >>> import floatsim as fs

@@ -15,7 +15,6 @@ from floatsim.arrays.elementwise.functions import exp, exp2, reciprocal
 from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.operators.attention_kernels import KERNELS, fused_attention, kept_scores
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
-from floatsim.operators.device_functions import cuda_exp
 
 __all__ = ["attention", "attention_mask", "attention_probabilities", "scaled_operands"]
 
@@ -84,7 +83,7 @@ def attention(
       difference to rescaled, and no rescaled_output. Last, inverse = 1 / sum; normalized = product * inverse.
 
     - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores =
-      scaled @ scaled_key.T; the rest as in "scale-after". exp is CUDA's.
+      scaled @ scaled_key.T; the rest as in "scale-after".
     - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once; in
       "efficient-kernel" scale, log2(e) and the product are rounded. For each block: scores and max as above;
       scaled_max = max * c; scaled_scores = scores * c; shifted = scaled_scores - scaled_max; exp = ex2.approx(shifted);
@@ -104,7 +103,7 @@ def attention(
       rounding. largest = the largest logsumexp; weight_shifted = logsumexp - largest; weight_exp = exp(weight_shifted);
       weight_sum = sum of weight_exp, with zeros up to a power of two; weight_log = log(weight_sum); total = weight_log
       + largest; weight_exponent = logsumexp - total; part_weight = exp(weight_exponent); combined = part_weight *
-      normalized + combined, one rounding, from the first part on. exp and log are CUDA's.
+      normalized + combined, one rounding, from the first part on.
 
     A boolean mask replaces scores by -infinity. In a format without infinity it replaces them by the lowest finite
     number, and the exponentials by 0. It is no step, because it rounds nothing. A largest score of -infinity counts as
@@ -178,8 +177,7 @@ def attention_probabilities(c: Computation, scores: Array, kept: NDArray[np.bool
     """Return the steps max to probabilities, from the masked scores. `kept` has the keys that take part."""
     scores = kept_scores(c, scores, kept)
     largest = c.finite_or_zero(c.maximum("max", scores))
-    function = cuda_exp if c.variant == "scale-both" else exp
-    powers = c.value("exp", function, c.value("shifted", subtract, scores, largest))
+    powers = c.value("exp", exp, c.value("shifted", subtract, scores, largest))
     powers = _kept_powers(c, scores, powers, kept)
     total = c.one_for_zero(c.sum("sum", powers))
     return c.converted("probabilities", c.value("quotient", divide, powers, total))

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.elementwise.arithmetic import add, fma, multiply, subtract
-from floatsim.arrays.elementwise.functions import reciprocal
+from floatsim.arrays.elementwise.functions import exp, log, reciprocal
 from floatsim.operators.computation import Array, Computation
-from floatsim.operators.device_functions import cuda_exp, cuda_log, ex2_approx, lg2_approx, rcp_approx
+from floatsim.operators.device_functions import ex2_approx, lg2_approx, rcp_approx
 
 __all__ = ["KERNELS", "MULTIPROCESSORS", "AttentionKernel", "fused_attention", "kept_scores", "key_splits"]
 
@@ -239,13 +239,13 @@ class _Rows:
             largest = c.larger("largest", largest, log)
         largest = c.finite_or_zero(largest)
         shifted = [c.value("weight_shifted", subtract, log, largest) for log in logs]
-        powers = [c.value("weight_exp", cuda_exp, x) for x in shifted]
+        powers = [c.value("weight_exp", exp, x) for x in shifted]
         lanes = 1 << (len(powers) - 1).bit_length()
         total = c.sum("weight_sum", c.joined(powers + [c.moved(np.zeros_like, powers[0])] * (lanes - len(powers))))
-        total = c.value("total", add, c.value("weight_log", cuda_log, c.one_for_zero(total)), largest)
+        total = c.value("total", add, c.value("weight_log", log, c.one_for_zero(total)), largest)
         output: Array | None = None
         for part, log in parts:
-            weight = c.value("part_weight", cuda_exp, c.value("weight_exponent", subtract, log, total))
+            weight = c.value("part_weight", exp, c.value("weight_exponent", subtract, log, total))
             start = c.number(0.0, part) if output is None else output
             output = c.value("combined", fma, weight, part, start)
         return output

@@ -14,22 +14,34 @@ from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse
+from floatsim.accumulation import (
+    Accumulation,
+    AccumulationLike,
+    Blocked,
+    Composite,
+    Sequential,
+    Welford,
+    as_accumulation,
+    parse,
+)
+from floatsim.accumulation.libraries import library_sum
+from floatsim.accumulation.library_rules import Regions
 from floatsim.arrays.array.conversion import array, convert, read_floats
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.interop import stays_on_device
 from floatsim.arrays.call.options import context, get_context, spell_out
 from floatsim.arrays.call.random_stream import RandomStream
-from floatsim.arrays.elementwise import arithmetic
+from floatsim.arrays.elementwise import arithmetic, functions
 from floatsim.arrays.events.record import recording, scope
 from floatsim.arrays.sums.products import matmul
+from floatsim.arrays.sums.reductions import moments as moments_of
 from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.emulator.elementwise.operations import OPERATIONS
-from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats._validation import every_name_hint, name_hint
 from floatsim.operators.device_functions import DeviceFunction
-from floatsim.operators.recipes import FLOAT64, RECIPES, SAME, Recipe, RecipeLike, as_recipe
+from floatsim.operators.recipes import FLOAT64, RECIPES, SAME, LibrarySum, Recipe, RecipeLike, SumLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
 __all__ = ["Array", "Computation", "RecipeKeywords", "computation", "count", "operator"]
@@ -88,13 +100,17 @@ def count(n: int) -> FloatArray:
 _RECENT = IdentityCache()
 
 
-def _steps_of(recipe: Recipe, operator: str, variant: str) -> tuple[dict[str, FormatLike], dict[str, AccumulationLike]]:
+_DTYPES = {FP32: "float32", FP16: "float16", BF16: "bfloat16"}
+"""The dtypes of libraries by format. Operands of other formats are converted to FP32 first."""
+
+
+def _steps_of(recipe: Recipe, operator: str, variant: str) -> tuple[dict[str, FormatLike], dict[str, SumLike]]:
     """Return the recipe's format of each step of a variant, and the accumulation of each sum.
 
     Only the named recipes are cached: a user may change the mappings of other recipes.
     """
     key = recipe, sys.intern(operator), sys.intern(variant)
-    found: tuple[dict[str, FormatLike], dict[str, AccumulationLike]] | None = _RECENT.find(key)
+    found: tuple[dict[str, FormatLike], dict[str, SumLike]] | None = _RECENT.find(key)
     if found is None:
         known = operator_steps(operator)
         steps = known.variants[variant]
@@ -134,7 +150,8 @@ class Computation:
                     )
         self.operator = operator
         self._formats = {**of_recipe[0], **formats}
-        self._accumulations = {**of_recipe[1], **accumulations}
+        self._accumulations: dict[str, SumLike] = {**of_recipe[1], **accumulations}
+        self._functions = recipe.functions
 
     def format(self, step: str, same: FloatFormat | None = None) -> FloatFormat:
         """Return the format of a step. `same` is the format that "same" stands for, by default the input's."""
@@ -145,9 +162,19 @@ class Computation:
         return fmt
 
     def accumulation(self, step: str) -> Accumulation:
-        """Return the accumulation of a sum."""
+        """Return the accumulation of a sum that does not depend on the shape."""
         accumulate = self._accumulations[step]
+        assert not isinstance(accumulate, LibrarySum)
         return parse(accumulate, self.format(step)) if isinstance(accumulate, str) else as_accumulation(accumulate)
+
+    def _regions(self, step: str, shape: tuple[int, ...], axis: int) -> Regions | None:
+        """Return the regions of a library's sum of an array (rows, columns), or None for other accumulations."""
+        accumulate = self._accumulations[step]
+        if not isinstance(accumulate, LibrarySum):
+            return None
+        dtype = _DTYPES.get(self.input_format, "float32")
+        wide = "float32" if "output" in self._formats and self.format("output") == FP32 else None
+        return library_sum(accumulate.function, dtype, shape, axis=axis, device=accumulate.device, result=wide)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -167,6 +194,9 @@ class Computation:
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         """Return one operation, rounded to the format of the step. `same` has the format that "same" stands for."""
         fmt = self.format(step, None if same is None else same.format)
+        if self._functions != "exact" and _is_function(function) and all(x.format == FP32 for x in operands):
+            found = function(*operands, functions=self._functions)
+            return found if fmt == FP32 else self._converted(step, found, fmt)
         if not recording():
             return function(*operands, format=fmt)
         with scope(step):
@@ -174,8 +204,78 @@ class Computation:
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         """Return the sums along an axis, which is kept with length one."""
+        if isinstance(self._accumulations[step], LibrarySum):
+            return self._by_region(step, x, axis, lambda part, order: sum_of(
+                part, axis, keepdims=True, accumulate=order, format=self.format(step)
+            ))  # fmt: skip
         with self._step(step):
             return sum_of(x, axis, keepdims=True, accumulate=self.accumulation(step), format=self.format(step))
+
+    def dot(self, step: str, a: Array, b: Array, axis: int = -1) -> Array:
+        """Return the sums of the products along the last axis or, of matrices, axis 0, which is kept with length one.
+
+        b has the shape of a, or (rows, 1). A library's sum adds the products by fused multiply-adds.
+        """
+        if isinstance(self._accumulations[step], LibrarySum):
+            rows = self._by_region(
+                step, a, axis, lambda part, order, b=b: self._dot(step, part, b, axis, _fused(order)), b
+            )  # fmt: skip
+            return rows
+        with self._step(step):
+            return self._dot(step, a, b, axis, self.accumulation(step))
+
+    def _dot(self, step: str, a: Array, b: Array, axis: int, order: Accumulation) -> Array:
+        fmt = self.format(step)
+        if axis == 0:
+            return matmul(b.reshape(1, -1), a, accumulate=order, format=fmt)
+        wide = FloatArray(np.broadcast_to(b.codes, a.shape), b.format)
+        return matmul(a[..., np.newaxis, :], wide[..., np.newaxis], accumulate=order, format=fmt)[..., 0]
+
+    def moments(self, mean: str, squares: str, x: Array) -> tuple[Array, Array]:
+        """Return the means and the sums of squared differences along the last axis, by Welford's algorithm.
+
+        The accumulation of the step `squares` is a Welford, or the order of one.
+        """
+        rows = x.reshape(-1, x.shape[-1])
+        regions = self._regions(squares, rows.shape, -1)
+        order = regions[0].accumulate if regions is not None else self.accumulation(squares)
+        if not isinstance(order, Welford):
+            order = Welford(order)
+        with self._step(squares):
+            found = moments_of(x, -1, keepdims=True, accumulate=order)
+        return self._converted(mean, found.mean, self.format(mean)), self._converted(
+            squares, found.squares, self.format(squares)
+        )
+
+    def square_sum(self, step: str, x: Array) -> tuple[Array | None, Array]:
+        """Return None and the sums of the squares along the last axis; or, if the accumulation is a Welford, the means
+        and the sums of squared differences."""
+        regions = self._regions(step, x.reshape(-1, x.shape[-1]).shape, -1)
+        order = regions[0].accumulate if regions is not None else self.accumulation(step)
+        return self.moments(step, step, x) if isinstance(order, Welford) else (None, self.dot(step, x, x))
+
+    def _by_region(
+        self, step: str, x: Array, axis: int, reduce: Callable[..., Array], beside: Array | None = None
+    ) -> Array:
+        """Return the sums of a library, region by region. `reduce` takes rows, their description, and rows of
+        `beside`."""
+        if axis == 0:
+            regions = self._regions(step, x.shape, 0)
+            assert regions is not None
+            with self._step(step):
+                return reduce(x, regions[0].accumulate)
+        rows = x.reshape(-1, x.shape[-1])
+        regions = self._regions(step, rows.shape, -1)
+        assert regions is not None
+        others = None if beside is None else FloatArray(np.broadcast_to(beside.codes, x.shape), beside.format)
+        others = None if others is None else others.reshape(rows.shape)
+        fmt = self.format(step)
+        found = np.empty((len(rows), 1), fmt.code_dtype)
+        with self._step(step):
+            for region in regions:
+                more = {} if others is None else {"b": others[region.rows]}
+                found[region.rows] = reduce(rows[region.rows], region.accumulate, **more).codes
+        return FloatArray(found.reshape(*x.shape[:-1], 1), fmt)
 
     def product(self, step: str, a: Array, b: Array, c: Array | None = None) -> Array:
         """Return the matrix product a @ b + c, where c enters the sum as in `fs.matmul`."""
@@ -256,6 +356,19 @@ class Computation:
         return scope(step) if recording() else nullcontext()
 
 
+def _is_function(function: Callable[..., Any]) -> bool:
+    """Return whether a public function is a mathematical function, which libraries define in their own way."""
+    return function.__name__ in functions.__all__
+
+
+def _fused(order: Accumulation) -> Accumulation:
+    """Return a library's sum with fused multiply-adds in the place of additions of terms."""
+    if isinstance(order, Sequential):
+        return Sequential(order.format, fused=True)
+    assert isinstance(order, Composite) and not isinstance(order, Blocked)
+    return order.with_children(lambda child: _fused(child) if child is order.inner else child)
+
+
 class Float64Computation(Computation):
     """A call of an operator in float64: NumPy's functions, the same order of steps."""
 
@@ -272,6 +385,16 @@ class Float64Computation(Computation):
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         return np.sum(x, axis=axis, keepdims=True)
+
+    def dot(self, step: str, a: Array, b: Array, axis: int = -1) -> Array:
+        return np.sum(a * b, axis=axis, keepdims=True)
+
+    def moments(self, mean: str, squares: str, x: Array) -> tuple[Array, Array]:
+        average = np.mean(x, axis=-1, keepdims=True)
+        return average, np.sum((x - average) ** 2, axis=-1, keepdims=True)
+
+    def square_sum(self, step: str, x: Array) -> tuple[Array | None, Array]:
+        return None, np.sum(x * x, axis=-1, keepdims=True)
 
     def product(self, step: str, a: Array, b: Array, c: Array | None = None) -> Array:
         with np.errstate(all="ignore"):

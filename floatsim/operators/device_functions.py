@@ -1,4 +1,4 @@
-"""Functions of a GPU that are not rounded correctly, in the form that the steps of operators take."""
+"""Functions of a GPU's special-function unit, in the form that the steps of operators take."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.approximations import ex2, lg2, rcp
-from floatsim.arrays.elementwise.functions import exp, log
 from floatsim.formats import FP32, FloatFormat
 
-__all__ = ["DeviceFunction", "cuda_exp", "cuda_log", "ex2_approx", "lg2_approx", "rcp_approx"]
+__all__ = ["DeviceFunction", "ex2_approx", "lg2_approx", "rcp_approx"]
 
 
 @dataclass(frozen=True)
@@ -49,5 +48,3 @@ class DeviceFunction:
 ex2_approx = DeviceFunction("ex2.approx", lambda x: ex2(x, device="sm_90", ftz=False), np.exp2)
 lg2_approx = DeviceFunction("lg2.approx", lambda x: lg2(x, device="sm_90", ftz=False), np.log2)
 rcp_approx = DeviceFunction("rcp.approx", lambda x: rcp(x, device="sm_90", ftz=False), np.reciprocal)
-cuda_exp = DeviceFunction("exp of CUDA", lambda x: exp(x, functions="cuda"), np.exp)
-cuda_log = DeviceFunction("log of CUDA", lambda x: log(x, functions="cuda"), np.log)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from floatsim.arrays.array.types import Floats
-from floatsim.arrays.elementwise.arithmetic import add, divide, multiply, subtract
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.functions import rsqrt
 from floatsim.formats._validation import as_flag, as_real
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
-    "BatchNorm", "batch_norm", "inverse_root", "layer_norm", "parameter", "rms_norm", "training_variant", "two_pass",
+    "BatchNorm", "batch_norm", "by_threads", "inverse_root", "layer_norm", "parameter", "rms_norm", "root_mean_square",
+    "training_variant", "two_pass",
 ]  # fmt: skip
 
 
@@ -84,7 +85,27 @@ def _welford(c: Computation, x: Array) -> tuple[Array, Array]:
     return c.value("centred", subtract, x, mean), variance
 
 
-_MOMENTS = {"two-pass": two_pass, "one-pass": _one_pass, "welford": _welford}
+def by_threads(c: Computation, x: Array) -> tuple[Array, Array]:
+    """Return the steps mean and variance of the variant "threads"."""
+    mean, total = c.moments("mean", "square_sum", x)
+    return mean, c.value("variance", divide, total, count(x.shape[-1]))
+
+
+def _threads(c: Computation, x: Array) -> tuple[Array, Array]:
+    mean, variance = by_threads(c, x)
+    return c.value("centred", subtract, x, mean), variance
+
+
+_MOMENTS = {"two-pass": two_pass, "one-pass": _one_pass, "welford": _welford, "threads": _threads}
+
+
+def _fused_affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) -> Array:
+    """Return the step biased: weight * x + bias, rounded once; without one of them, the product or the sum."""
+    if weight is not None and bias is not None:
+        return c.value("biased", fma, weight, x, bias)
+    if weight is not None:
+        return c.value("biased", multiply, x, weight)
+    return x if bias is None else c.value("biased", add, x, bias)
 
 
 @operator
@@ -118,6 +139,9 @@ def layer_norm(
     - "welford": mean starts as the first element, moment as 0. For each further element x at position k, from 2: delta
       = x - mean; ratio = delta / k; mean = mean + ratio; remainder = x - mean; product = delta * remainder; moment =
       moment + product. Then variance = moment / n; centred = x - mean.
+    - "threads": mean and square_sum by Welford's algorithm, as `fs.moments` (the accumulation of square_sum is a
+      `fs.Welford`, or the order of one); variance = square_sum / n; centred = x - mean. There is no step weighted:
+      biased = normalized * weight + bias is rounded once.
 
     All variants start with input, weight and bias, the conversions of the operands, and end with stabilized = variance
     + eps; rsqrt = 1 / sqrt(stabilized), correctly rounded; normalized = centred * rsqrt; weighted = normalized *
@@ -138,7 +162,21 @@ def layer_norm(
         w, b = (parameter(c, s, given, rows.shape[-1]) for s, given in (("weight", weight), ("bias", bias)))
         centred, variance = _MOMENTS[c.variant](c, rows)
         normalized = c.value("normalized", multiply, centred, inverse_root(c, variance, eps))
-        return c.result(c.converted("output", _affine(c, normalized, w, b)))
+        affine = _fused_affine if c.variant == "threads" else _affine
+        return c.result(c.converted("output", affine(c, normalized, w, b)))
+
+
+def root_mean_square(c: Computation, x: Array, eps: float) -> Array:
+    """Return the step rsqrt of `rms_norm`."""
+    n = count(x.shape[-1])
+    if c.variant != "threads":
+        total = c.sum("square_sum", c.value("square", multiply, x, x))
+        return inverse_root(c, c.value("mean_square", divide, total, n), eps)
+    mean, total = c.square_sum("square_sum", x)
+    mean_square = c.value("mean_square", divide, total, n)
+    if mean is not None:
+        mean_square = c.value("mean_square", fma, mean, mean, mean_square)
+    return inverse_root(c, mean_square, eps)
 
 
 @operator
@@ -166,6 +204,11 @@ def rms_norm(
     correctly rounded; normalized = x * rsqrt; weighted = normalized * weight; output = the conversion of the last
     value.
 
+    In the variant "threads" square_sum is a sum of products, which the accumulation rounds or fuses. If the
+    accumulation is a `fs.Welford`, square_sum is the sum of squared differences of `fs.moments`, and mean_square =
+    mean * mean + square_sum / n, rounded after the division and after the sum. PyTorch's CUDA kernel for n % 4 > 0
+    computes so.
+
     Libraries place the rounding to a 16-bit format differently. PyTorch rounds after the product with the weight (the
     recipe "fp32-inside"). Hugging Face's LlamaRMSNorm rounds normalized first, then weighted (the recipe
     "transformers").
@@ -180,9 +223,7 @@ def rms_norm(
     with computation("rms_norm", x, keywords) as c:
         rows = _rows(c, x)
         w = parameter(c, "weight", weight, rows.shape[-1])
-        total = c.sum("square_sum", c.value("square", multiply, rows, rows))
-        mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
-        normalized = c.value("normalized", multiply, rows, inverse_root(c, mean_square, eps))
+        normalized = c.value("normalized", multiply, rows, root_mean_square(c, rows, eps))
         return c.result(c.converted("output", _affine(c, normalized, w, None)))
 
 

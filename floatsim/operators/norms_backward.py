@@ -7,9 +7,16 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from floatsim.arrays.array.types import Floats
-from floatsim.arrays.elementwise.arithmetic import divide, multiply, subtract
+from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtract
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
-from floatsim.operators.norms import inverse_root, parameter, training_variant, two_pass
+from floatsim.operators.norms import (
+    by_threads,
+    inverse_root,
+    parameter,
+    root_mean_square,
+    training_variant,
+    two_pass,
+)
 
 __all__ = ["NormGradients", "batch_norm_backward", "layer_norm_backward", "rms_norm_backward"]
 
@@ -69,6 +76,27 @@ def _parameter_gradients(c: Computation, g: Array, normalized: Array, axis: int,
     return [*found, c.sum("bias_gradient", g, axis).reshape(-1)] if bias else found
 
 
+def _by_threads(c: Computation, g: Array, centred: Array, root: Array, w: Array | None, centre: bool) -> NormGradients:
+    """Return the gradients of the variant "threads"; without `centre`, those of rms_norm."""
+    n = c.number(g.shape[-1], root)
+    weighted = g if w is None else c.value("weighted_gradient", multiply, g, w)
+    scaled = n if w is None else c.value("scaled_weight", multiply, n, w)
+    slope = c.dot("product_sum", c.value("product", multiply, weighted, centred), root)
+    correction = c.value("correction", multiply, c.value("normalized", multiply, centred, root), slope)
+    corrected = c.value("corrected", fma, scaled, g, c.negative(correction))
+    if centre:
+        corrected = c.value("centred_gradient", subtract, corrected, c.sum("gradient_sum", weighted))
+    share = c.value("share", divide, c.number(1.0, root), n)
+    by_x = c.value("result", multiply, corrected, c.value("scaled_root", multiply, share, root))
+    rows, roots = g.reshape(-1, g.shape[-1]), root.reshape(-1, 1)
+    products = c.value("weight_product", multiply, rows, centred.reshape(rows.shape))
+    by_parameters = [c.dot("weight_gradient", products, roots, 0).reshape(-1)]
+    if centre:
+        by_parameters.append(c.sum("bias_gradient", rows, 0).reshape(-1))
+    outputs = [c.result(c.converted("output", each)) for each in (by_x, *by_parameters)]
+    return NormGradients(*outputs, *([] if centre else [None]))
+
+
 @operator
 def layer_norm_backward(
     gradient: Floats, x: Floats, weight: Floats | None = None, *, eps: float = 1e-5, **keywords: Unpack[RecipeKeywords]
@@ -103,6 +131,14 @@ def layer_norm_backward(
     over all rows in C order, weight_product = gradient * normalized; weight_gradient = its sum; bias_gradient = the sum
     of gradient. The results are converted to the format of output.
 
+    The variant "threads", PyTorch's CUDA kernels: mean to centred as in the variant "threads" of
+    `fs.operators.layer_norm`; weighted_gradient = gradient * weight; scaled_weight = n * weight; product =
+    weighted_gradient * centred; product_sum = sum of product * rsqrt; normalized = centred * rsqrt; correction =
+    normalized * product_sum; corrected = scaled_weight * gradient - correction, rounded once; gradient_sum = sum of
+    weighted_gradient; centred_gradient = corrected - gradient_sum; share = 1 / n; scaled_root = share * rsqrt; result =
+    centred_gradient * scaled_root. Over all rows, weight_product = gradient * centred; weight_gradient = sum of
+    weight_product * rsqrt; bias_gradient = sum of gradient. The accumulation rounds or fuses the products in sums.
+
     Examples
     --------
     >>> import floatsim as fs
@@ -112,6 +148,10 @@ def layer_norm_backward(
     """
     with computation("layer_norm_backward", gradient, keywords) as c:
         g, rows, w = _norm_operands(c, gradient, x, weight)
+        if c.variant == "threads":
+            mean, variance = by_threads(c, rows)
+            root = inverse_root(c, variance, eps)
+            return _by_threads(c, g, c.value("centred", subtract, rows, mean), root, w, True)
         centred, variance = two_pass(c, rows)
         root = inverse_root(c, variance, eps)
         return _norm_gradients(c, g, c.value("normalized", multiply, centred, root), root, w, True)
@@ -146,7 +186,8 @@ def rms_norm_backward(
     -----
     The steps: gradient, input and weight, the conversions of the operands; square to normalized as in
     `fs.operators.rms_norm`; the further steps as in `fs.operators.layer_norm_backward`, without those of the means of
-    the gradient and of the bias: corrected = weighted_gradient - correction.
+    the gradient and of the bias: corrected = weighted_gradient - correction. In the variant "threads" centred is the
+    input, and corrected takes the place of centred_gradient.
 
     Examples
     --------
@@ -157,9 +198,9 @@ def rms_norm_backward(
     """
     with computation("rms_norm_backward", gradient, keywords) as c:
         g, rows, w = _norm_operands(c, gradient, x, weight)
-        total = c.sum("square_sum", c.value("square", multiply, rows, rows))
-        mean_square = c.value("mean_square", divide, total, count(rows.shape[-1]))
-        root = inverse_root(c, mean_square, eps)
+        root = root_mean_square(c, rows, eps)
+        if c.variant == "threads":
+            return _by_threads(c, g, rows, root, w, False)
         return _norm_gradients(c, g, c.value("normalized", multiply, rows, root), root, w, False)
 
 

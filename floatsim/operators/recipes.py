@@ -12,13 +12,39 @@ from floatsim.formats import FP32, FP64, FormatLike, as_format
 from floatsim.formats._validation import name_hint
 from floatsim.operators.steps import OPERATORS, operator_steps
 
-__all__ = ["EVERY", "FLOAT64", "RECIPES", "SAME", "Recipe", "RecipeLike", "as_recipe"]
+__all__ = ["EVERY", "FLOAT64", "RECIPES", "SAME", "LibrarySum", "Recipe", "RecipeLike", "SumLike", "as_recipe"]
 
 EVERY = "*"
 """The key of a recipe's entries for all operators that have such a step."""
 SAME = "same"
 """In a recipe, the format of an operand as it is given; of a step that is no operand, the format of the first operand.
 In the accumulation of a sum, the format of the sum's step."""
+
+
+@dataclass(frozen=True)
+class LibrarySum:
+    """In a recipe, the sum of a library's function, which depends on the shape and the format of the operand.
+
+    Attributes
+    ----------
+    function : str
+        A reduction that `fs.library_sum` describes on a device.
+    device : str
+        The device.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.operators.RECIPES["pytorch-cuda"].accumulation_of("softmax", "sum")
+    LibrarySum(function='torch.softmax', device='h200')
+    """
+
+    function: str
+    device: str
+
+
+SumLike: TypeAlias = "AccumulationLike | LibrarySum"
+"""The accumulation of a sum in a recipe."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +63,10 @@ class Recipe:
     formats : mapping
         By operator, or "*" for all operators: step to format.
     accumulations : mapping
-        By operator, or "*": sum to accumulation.
+        By operator, or "*": sum to accumulation, or to a `LibrarySum`.
+    functions : str
+        The definition of exp, log, rsqrt and other functions in FP32: "exact", rounded once, or "cuda", as CUDA's
+        library computes them (keyword `functions` of `fs.exp`).
     variants : mapping
         By operator: the variant, that is the order of computation. Others have their first variant.
     operators : tuple of str
@@ -65,7 +94,8 @@ class Recipe:
     format: FormatLike = FP32
     accumulate: AccumulationLike = "sequential(same)"
     formats: Mapping[str, Mapping[str, FormatLike]] = field(default_factory=dict)
-    accumulations: Mapping[str, Mapping[str, AccumulationLike]] = field(default_factory=dict)
+    accumulations: Mapping[str, Mapping[str, SumLike]] = field(default_factory=dict)
+    functions: str = "exact"
     variants: Mapping[str, str] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
     source: str = ""
@@ -79,6 +109,9 @@ class Recipe:
                 _checked_steps(self.name, operator, steps, sums)
         for operator in self.operators:
             operator_steps(operator)
+        if self.functions not in _FUNCTIONS:
+            hint = name_hint(self.functions, _FUNCTIONS)
+            raise ValueError(f"recipe {self.name!r}: functions={self.functions!r} is not known; {hint}")
         for operator, variant in self.variants.items():
             known = operator_steps(operator).variants
             if variant not in known:
@@ -105,7 +138,7 @@ class Recipe:
                 return self.formats[key][step]
         return self.format
 
-    def accumulation_of(self, operator: str, step: str) -> AccumulationLike:
+    def accumulation_of(self, operator: str, step: str) -> SumLike:
         """Return the accumulation of a sum; a text may contain "same"."""
         for key in (operator, EVERY):
             if step in self.accumulations.get(key, ()):
@@ -118,6 +151,7 @@ class Recipe:
 
 
 RecipeLike: TypeAlias = Recipe | str
+_FUNCTIONS = ("exact", "cuda")
 
 
 def _checked_format(fmt: FormatLike) -> None:
@@ -143,7 +177,8 @@ def _checked_steps(recipe: str, operator: str, steps: Mapping[str, Any], sums: b
             has = "has a" if operator == EVERY else "has no"
             raise ValueError(f"recipe {recipe!r}: {of} {has} {what} {step!r}; {name_hint(step, known)}")
         if sums:
-            _checked_accumulation(value)
+            if not isinstance(value, LibrarySum):
+                _checked_accumulation(value)
         else:
             _checked_format(value)
 
@@ -246,21 +281,66 @@ _NAMED = (
     ),
     Recipe(
         "pytorch-cuda",
-        formats={EVERY: _ENDS, "cross_entropy": {"result": SAME}},
-        accumulations={
-            operator: dict.fromkeys(sums, "strided(sequential(same), 32, pairwise(same, tree=halving))")
-            for operator, sums in (
-                ("softmax", ["sum"]),
-                ("log_softmax", ["sum"]),
-                ("cross_entropy", ["sum"]),
-                ("rms_norm", ["square_sum"]),
-            )
+        formats={
+            EVERY: _ENDS,
+            "cross_entropy": {"result": SAME},
+            "cross_entropy_backward": {"result": SAME, "target_gradient": SAME},
+            "softmax_backward": {"product": SAME},
         },
-        variants={"log_softmax": "normalizer", "cross_entropy": "normalizer", "layer_norm": "welford"},
-        operators=("softmax", "log_softmax", "cross_entropy", "layer_norm", "rms_norm"),
-        source="PyTorch, the CUDA softmax for rows of at most 1024 columns (2019): FP32 inside, 32 lanes, then a "
-        "butterfly; RMSNorm in FP32 with one rounding of the result",
-        evidence="Unverified: it has not run on a GPU.",
+        accumulations={
+            "softmax": {"sum": LibrarySum("torch.softmax", "h200")},
+            "log_softmax": {"sum": LibrarySum("torch.log_softmax", "h200")},
+            "cross_entropy": {"sum": LibrarySum("torch.log_softmax", "h200"), "total": "threads(same, 32, same)"},
+            "layer_norm": {"square_sum": LibrarySum("torch.native_layer_norm", "h200")},
+            "rms_norm": {"square_sum": LibrarySum("torch.rms_norm", "h200")},
+            "softmax_backward": {"sum": LibrarySum("torch._softmax_backward_data", "h200")},
+            "log_softmax_backward": {"sum": LibrarySum("torch._log_softmax_backward_data", "h200")},
+            "cross_entropy_backward": {"sum": LibrarySum("torch.log_softmax", "h200")},
+            **{
+                operator: {
+                    "square_sum": LibrarySum(f"torch.{norm}", "h200"),
+                    **dict.fromkeys(sums.split(), LibrarySum("torch.native_layer_norm_backward", "h200")),
+                }
+                for operator, norm, sums in (
+                    (
+                        "layer_norm_backward",
+                        "native_layer_norm",
+                        "gradient_sum product_sum weight_gradient bias_gradient",
+                    ),
+                    ("rms_norm_backward", "rms_norm", "product_sum weight_gradient"),
+                )
+            },
+            "linear_backward": {"bias_gradient": LibrarySum("torch.sum", "h200")},
+        },
+        functions="cuda",
+        variants={
+            "layer_norm": "threads",
+            "rms_norm": "threads",
+            "softmax_backward": "fused",
+            "log_softmax_backward": "fused",
+            "cross_entropy_backward": "from-log-softmax",
+            "layer_norm_backward": "threads",
+            "rms_norm_backward": "threads",
+            "gelu_backward": "erf",
+        },
+        operators=(
+            "softmax",
+            "log_softmax",
+            "cross_entropy",
+            "layer_norm",
+            "rms_norm",
+            "gelu",
+            "softmax_backward",
+            "log_softmax_backward",
+            "cross_entropy_backward",
+            "layer_norm_backward",
+            "rms_norm_backward",
+            "gelu_backward",
+        ),
+        source="PyTorch 2.11.0 with CUDA 13.0, aten/src/ATen/native/cuda/SoftMax.cu, PersistentSoftmax.cuh, "
+        "layer_norm_kernel.cu, Loss.cu and ActivationGeluKernel.cu: FP32 inside, with CUDA's functions. The orders of "
+        "sums follow from the shape: `floatsim.accumulation.gpu_reductions`",
+        evidence="Compared with an NVIDIA H200: docs/gpu-reductions.md has the table.",
     ),
     Recipe(
         "transformers",
@@ -281,6 +361,7 @@ _NAMED = (
                 "weight_sum": "pairwise(same, tree=halving)",
             }
         },
+        functions="cuda",
         variants={"attention": "flash-kernel"},
         operators=("attention",),
         source="FlashAttention-2 in PyTorch 2.11.0 on an H200 (SDPBackend.FLASH_ATTENTION), FP16 or BF16 operands: "
@@ -338,6 +419,7 @@ _NAMED = (
                 "key_product": _FMA,
             },
         },
+        functions="cuda",
         variants={"attention": "scale-both", "attention_backward": "scale-both"},
         operators=("attention", "attention_backward"),
         source="PyTorch 2.11.0 on an H200, SDPBackend.MATH with FP16 or BF16 operands: "

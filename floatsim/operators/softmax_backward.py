@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from floatsim.arrays.array.types import Floats
-from floatsim.arrays.elementwise.arithmetic import divide, multiply, subtract
-from floatsim.arrays.elementwise.functions import exp
+from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtract
+from floatsim.arrays.elementwise.functions import exp, log
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 from floatsim.operators.softmax import target_classes
 
@@ -16,8 +16,11 @@ __all__ = ["cross_entropy_backward", "log_softmax_backward", "softmax_backward",
 
 
 def softmax_gradient(c: Computation, gradient: Array, y: Array, sum_step: str = "sum") -> Array:
-    """Return the steps product, sum, difference and result along the last axis."""
-    total = c.sum(sum_step, c.value("product", multiply, gradient, y))
+    """Return the steps product, sum, difference and result along the last axis; "fused" has no difference."""
+    product = c.value("product", multiply, gradient, y)
+    total = c.sum(sum_step, product)
+    if c.variant == "fused":
+        return c.value("result", fma, c.negative(y), total, product)
     return c.value("result", multiply, c.value("difference", subtract, gradient, total), y)
 
 
@@ -40,7 +43,8 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
     Notes
     -----
     The steps: gradient and result_of_forward, the conversions of the operands; product = gradient * y; sum = sum of
-    product; difference = gradient - sum; result = difference * y; output = the conversion of result.
+    product; difference = gradient - sum; result = difference * y; output = the conversion of result. In the variant
+    "fused", PyTorch's on CUDA, result = product - y * sum, rounded once.
 
     Examples
     --------
@@ -73,7 +77,8 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
     Notes
     -----
     The steps: gradient and result_of_forward, the conversions of the operands; sum = sum of gradient; exp = exp(y);
-    product = exp * sum; result = gradient - product; output = the conversion of result.
+    product = exp * sum; result = gradient - product; output = the conversion of result. In the variant "fused",
+    PyTorch's on CUDA, result = gradient - exp * sum, rounded once.
 
     Examples
     --------
@@ -84,8 +89,11 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
     """
     with computation("log_softmax_backward", gradient, keywords) as c:
         g, y = (np.moveaxis(x, axis, -1) for x in c.operands(gradient=gradient, result_of_forward=y))
-        product = c.value("product", multiply, c.value("exp", exp, y), c.sum("sum", g))
-        result = c.value("result", subtract, g, product)
+        powers, total = c.value("exp", exp, y), c.sum("sum", g)
+        if c.variant == "fused":
+            result = c.value("result", fma, c.negative(powers), total, g)
+        else:
+            result = c.value("result", subtract, g, c.value("product", multiply, powers, total))
         return c.result(np.moveaxis(c.converted("output", result), -1, axis))
 
 
@@ -118,6 +126,10 @@ def cross_entropy_backward(
     quotient = exp / sum; difference = quotient - 1 at the targets, and quotient elsewhere; scaled = difference *
     loss_scale; mean = scaled / n, with the exact number n of rows; output = the conversion of mean.
 
+    The variant "from-log-softmax", as PyTorch's automatic differentiation: max to sum as above; log = log(sum); result
+    = shifted - log; target_gradient = -loss_scale / n; probability = exp(result); difference = target_gradient -
+    probability * target_gradient, rounded once, at the targets, and -probability * target_gradient elsewhere.
+
     Examples
     --------
     With many rows, a gradient in FP16 becomes zero without loss scaling:
@@ -135,9 +147,18 @@ def cross_entropy_backward(
         if not rows.ndim or not rows.shape[-1]:
             raise ValueError(f"x of shape {rows.shape} has no classes along its last axis")
         classes = target_classes(target, rows.shape)
-        powers = c.value("exp", exp, c.value("shifted", subtract, rows, c.maximum("max", rows)))
-        quotient = c.value("quotient", divide, powers, c.sum("sum", powers))
+        shifted = c.value("shifted", subtract, rows, c.maximum("max", rows))
+        powers = c.value("exp", exp, shifted)
+        total = c.sum("sum", powers)
         chosen = classes[..., np.newaxis] == np.arange(rows.shape[-1])
+        if c.variant == "from-log-softmax":
+            result = c.value("result", subtract, shifted, c.value("log", log, total))
+            scale = c.negative(c.number(loss_scale, total))
+            gradient = c.value("target_gradient", divide, scale, count(classes.size))
+            at_targets = c.select(chosen, gradient, c.number(0.0, gradient))
+            share = c.negative(c.value("probability", exp, result))
+            return c.result(c.converted("output", c.value("difference", fma, share, gradient, at_targets)))
+        quotient = c.value("quotient", divide, powers, total)
         ones = c.select(chosen, c.number(1.0, quotient), c.number(0.0, quotient))
         scaled = c.value("difference", subtract, quotient, ones)
         scaled = c.value("scaled", multiply, scaled, c.number(loss_scale, scaled))

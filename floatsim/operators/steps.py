@@ -66,6 +66,8 @@ _CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
 _FUSED = "scores max scaled_max scaled_scores shifted exp probabilities"
 _NORMALIZED = "rescaled_output product sum inverse normalized"
 _AFFINE = "stabilized rsqrt normalized weighted biased output"
+_THROUGH_ROOT = "weighted_gradient product product_sum normalized correction scaled_weight corrected"
+_ROOT_ENDS = "share scaled_root result weight_product weight_gradient"
 
 OPERATORS: dict[str, OperatorSteps] = {
     "softmax": _operator(
@@ -96,11 +98,13 @@ OPERATORS: dict[str, OperatorSteps] = {
         two_pass=f"sum mean centred square square_sum variance {_AFFINE}",
         one_pass=f"sum mean square square_sum mean_square square_of_mean variance centred {_AFFINE}",
         welford=f"delta ratio mean remainder product moment variance centred {_AFFINE}",
+        threads=f"mean square_sum variance centred {_AFFINE.replace('weighted ', '')}",
     ),
     "rms_norm": _operator(
         "input weight",
         "square_sum",
         standard="square square_sum mean_square stabilized rsqrt normalized weighted output",
+        threads="square_sum mean_square stabilized rsqrt normalized weighted output",
     ),
     "batch_norm": _operator(
         "input running_mean running_var weight bias",
@@ -159,10 +163,20 @@ OPERATORS: dict[str, OperatorSteps] = {
         standard=f"{_PRODUCTS} reset_sum reset update_sum update gated candidate_sum candidate difference weighted "
         "total output",
     ),
-    "softmax_backward": _operator("gradient result_of_forward", "sum", standard="product sum difference result output"),
-    "log_softmax_backward": _operator("gradient result_of_forward", "sum", standard="sum exp product result output"),
+    "softmax_backward": _operator(
+        "gradient result_of_forward",
+        "sum",
+        standard="product sum difference result output",
+        fused="product sum result output",
+    ),
+    "log_softmax_backward": _operator(
+        "gradient result_of_forward", "sum", standard="sum exp product result output", fused="sum exp result output"
+    ),
     "cross_entropy_backward": _operator(
-        "input", "sum", standard="max shifted exp sum quotient difference scaled mean output"
+        "input",
+        "sum",
+        standard="max shifted exp sum quotient difference scaled mean output",
+        from_log_softmax="max shifted exp sum log result target_gradient probability difference output",
     ),
     "linear_backward": _operator(
         "gradient input weight",
@@ -175,12 +189,15 @@ OPERATORS: dict[str, OperatorSteps] = {
         standard="sum mean centred square square_sum variance stabilized rsqrt normalized weighted_gradient product "
         "product_sum mean_product gradient_sum mean_gradient centred_gradient correction corrected result "
         "weight_product weight_gradient bias_gradient output",
+        threads=f"mean square_sum variance stabilized rsqrt centred {_THROUGH_ROOT} gradient_sum centred_gradient "
+        f"{_ROOT_ENDS} bias_gradient output",
     ),
     "rms_norm_backward": _operator(
         "gradient input weight",
         "square_sum product_sum weight_gradient",
         standard="square square_sum mean_square stabilized rsqrt normalized weighted_gradient product product_sum "
         "mean_product correction corrected result weight_product weight_gradient output",
+        threads=f"square_sum mean_square stabilized rsqrt {_THROUGH_ROOT} {_ROOT_ENDS} output",
     ),
     "batch_norm_backward": _operator(
         "gradient input running_mean running_var weight",

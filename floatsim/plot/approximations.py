@@ -73,9 +73,15 @@ def approximation_error(
     ax = new_axes(ax, figsize=(7.5, 4.2))
     colours = palette(ax)
     arguments = 1 + trailing / 2.0**_TRAILING
-    points, _ = ax.plot(
-        arguments, _in_ulp(results - exact(arguments), exact(arguments)), ",", color=mixed(colours.ink, colours.background, 0.6)
-    ), ax.axhline(0, color=colours.ink, lw=0.8)
+    points, _ = (
+        ax.plot(
+            arguments,
+            _in_ulp(results - exact(arguments), exact(arguments)),
+            ",",
+            color=mixed(colours.ink, colours.background, 0.6),
+        ),
+        ax.axhline(0, color=colours.ink, lw=0.8),
+    )
     for segment in range(1 << _TRAILING - table.low_bits):
         x = np.linspace(0, 1 << table.low_bits, _CURVE_POINTS)
         argument = 1 + (segment + x / (1 << table.low_bits)) / (1 << _TRAILING - table.low_bits)

@@ -24,7 +24,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from floatsim.accumulation import (
     Accumulation,
@@ -45,6 +45,7 @@ from floatsim.accumulation import (
     Strided,
     TensorCore,
     Tf32x3,
+    Threads,
     Tree,
     TreeLeaf,
     fitted,
@@ -70,7 +71,20 @@ from floatsim.reference.scalar import (
 from floatsim.reference.tensorcore.dot import Scaled, dot
 from floatsim.tensorcore.instructions import TwoHalves
 
-__all__ = ["EVENTS", "NAN", "ONE", "TREES", "Code", "Operand", "Rounded", "Sum", "accumulate", "product", "scaled"]
+__all__ = [
+    "EVENTS",
+    "NAN",
+    "ONE",
+    "TREES",
+    "Code",
+    "Operand",
+    "Rounded",
+    "Sum",
+    "accumulate",
+    "product",
+    "scaled",
+    "shared_terms",
+]
 
 NAN = 8
 """A new NaN: the accumulator before it was not NaN. It has the bit of DIVIDE_BY_ZERO, which sums cannot raise."""
@@ -283,6 +297,7 @@ class _Term(NamedTuple):
 
 
 _Terms: TypeAlias = Sequence[_Term]
+Shared = TypeVar("Shared")
 
 
 def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Operand | None, call: _Call) -> Code:
@@ -307,7 +322,7 @@ def _evaluate(accumulation: Accumulation, terms: _Terms, seed: int, start: Opera
         return _evaluate(accumulation.inner, [_as_read(accumulation, term) for term in terms], seed, start, call)
     if isinstance(accumulation, Permuted):
         return _evaluate(accumulation.inner, _permuted(accumulation, terms), seed, start, call)
-    assert isinstance(accumulation, Strided | Blocked | SplitK | Parts)
+    assert isinstance(accumulation, Strided | Blocked | SplitK | Parts | Threads)
     partials = []
     for t, part in enumerate(_parts(accumulation, terms)):
         inner = accumulation.inners[t] if isinstance(accumulation, Parts) else accumulation.inner
@@ -361,8 +376,36 @@ def _permuted(accumulation: Permuted, terms: _Terms) -> _Terms:
     return terms[::-1]
 
 
-def _parts(accumulation: Strided | Blocked | SplitK | Parts, terms: _Terms) -> list[_Terms]:
-    """Return the parts that have a term, in order."""
+def shared_terms(accumulation: Threads, terms: Sequence[Shared]) -> list[list[Shared]]:
+    """Return the terms of each accumulator of each thread; an accumulator may have none."""
+    found: list[list[Shared]] = [[] for _ in range(accumulation.threads * accumulation.accumulators)]
+    each, n = accumulation.accumulators, len(terms)
+    head = min(accumulation.block - accumulation.shift, n) if accumulation.shift else 0
+    for i, term in enumerate(terms[:head]):
+        found[(accumulation.shift + i) * each].append(term)
+    loaded = [0] * accumulation.threads
+    at, vector = head, 0
+    while at < n:
+        left = n - at
+        if accumulation.rest == "threads" and left < accumulation.width:
+            break
+        new_round = vector % accumulation.threads == 0
+        if accumulation.rest == "rounds" and new_round and left < accumulation.width * accumulation.threads:
+            break
+        thread = vector % accumulation.threads
+        for term in terms[at : at + accumulation.width]:
+            found[thread * each + loaded[thread] % each].append(term)
+            loaded[thread] += 1
+        at, vector = at + accumulation.width, vector + 1
+    for i, term in enumerate(terms[at:]):
+        found[i % accumulation.threads * each].append(term)
+    return found
+
+
+def _parts(accumulation: Strided | Blocked | SplitK | Parts | Threads, terms: _Terms) -> list[_Terms]:
+    """Return the parts, in order. Only the accumulators of `Threads` may have no term."""
+    if isinstance(accumulation, Threads):
+        return list(shared_terms(accumulation, terms))
     if isinstance(accumulation, Strided):
         return [terms[lane :: accumulation.lanes] for lane in range(min(accumulation.lanes, len(terms)))]
     if isinstance(accumulation, SplitK) and accumulation.rule == "dealt":

@@ -15,6 +15,7 @@ Other coefficients may give these outputs, too, so that a result for another arg
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ class Machine(Protocol):
 
     def nearest(self, name: str, a: Single) -> Single:
         """Return a mathematical function of the number, rounded once."""
+
+    def nearest_power(self, a: Single, exponent: float) -> Single:
+        """Return a power of the number, rounded once."""
 
     def select(self, condition: Any, a: Single, b: Single) -> Single:
         """Return a where the condition holds, else b."""
@@ -126,7 +130,7 @@ def _exp2(m: Machine, x: Single) -> Single:
     return m.select(small, power * power, power)
 
 
-_EXPM1 = (0.0013878241879865527, 0.008382422849535942, 0.04166783019900322, 0.1666639745235443, 0.4999999403953552)
+_EXPM1 = (0.0013879549223929644, 0.008382418192923069, 0.04166783019900322, 0.1666639745235443, 0.4999999403953552)
 
 
 def _expm1(m: Machine, x: Single) -> Single:
@@ -141,8 +145,8 @@ def _expm1(m: Machine, x: Single) -> Single:
     power = m.power_of_two(_limited(m, m.select(at_end, m.number(127.0), n), -126.0, 127.0))
     result = m.fma(part, power, power - one)
     result = m.select(at_end, result + result, result)
-    result = m.select(x > m.number(128.0), m.number(math.inf), result)
-    result = m.select(x < m.number(-25.0), -one, result)
+    result = m.select(n > last, m.number(math.inf), result)
+    result = m.select(n < m.number(-40.0), -one, result)
     return m.select(abs(x) > m.number(0.0), result, x + x)
 
 
@@ -188,8 +192,8 @@ def _tanh(m: Machine, x: Single) -> Single:
 
 # -- logarithms --------------------------------------------------------------------------------------------------------
 
-_LOG = (-0.12960194051265717, 0.14082705974578857, -0.12165697664022446, 0.13980576395988464, -0.1668274700641632,
-        0.20012317597866058, -0.249997079372406, 0.333331823348999, -0.5)  # fmt: skip
+_LOG = (-0.13014259934425354, 0.14078186452388763, -0.12151964753866196, 0.13981400430202484, -0.166838601231575,
+        0.20012280344963074, -0.24999679625034332, 0.333331823348999, -0.5)  # fmt: skip
 
 
 def _scaled(m: Machine, x: Single) -> tuple[Single, Single]:
@@ -248,8 +252,7 @@ def _log1p(m: Machine, x: Single) -> Single:
 
 _SIN = (-0.00019574661564547569, 0.00833270326256752, -0.16666662693023682)
 _COS = (2.428150583000388e-05, -0.001388787291944027, 0.041666727513074875, -0.4999999701976776, 1.0)
-_TAN = (0.009338358417153358, 0.0032653987873345613, 0.0242919884622097, 0.053466796875, 0.13337790966033936,
-        0.3333323001861572)  # fmt: skip
+_TAN = (306 * 2.0**-15, 428 * 2.0**-17, 398 * 2.0**-14, 438 * 2.0**-13, 1118855 * 2.0**-23, 1398097 * 2.0**-22)
 _HALF_PI = (_single(1.570796012878418), _single(3.139164786504813e-07), _single(5.390302529957765e-15))
 """pi/2 in three parts."""
 _LARGE = 105615.0
@@ -258,13 +261,15 @@ PAYNE_HANEK_BITS = 94
 """Bits of 2/pi behind the point of 2**e * 2/pi; see `payne_hanek_words`."""
 
 
-def payne_hanek_words() -> list[int]:
+@functools.cache
+def payne_hanek_words() -> tuple[int, ...]:
     """Return floor(2**e * 2/pi * 2**94) modulo 2**96 for e from 0 to 127.
 
     An FP32 number is an integer times 2**(e - 23). The product of both without its last 32 bits is the number of
     quadrants: two bits before the point, and 62 behind it.
     """
-    return [(_two_over_pi(PAYNE_HANEK_BITS + 127) >> 127 - e + 23) % 2**96 for e in range(128)]
+    constant = _two_over_pi(PAYNE_HANEK_BITS + 127)
+    return tuple((constant >> 127 - e + 23) % 2**96 for e in range(128))
 
 
 def _two_over_pi(bits: int) -> int:
@@ -324,7 +329,7 @@ def _tan(m: Machine, x: Single) -> Single:
     """tan(r) = r + r**3 P(r**2), or -1 / tan(r)."""
     r, n = _reduced(m, x)
     square = r * r
-    tangent = m.fma(_polynomial(m, square, _TAN), m.fma(r, square, m.number(0.0)), r)
+    tangent = m.fma(_polynomial(m, square, _TAN), r * square, r)
     return m.select(m.is_odd(n), m.approximate("rcp", -tangent), tangent)
 
 
@@ -432,3 +437,78 @@ def _rsqrt(m: Machine, x: Single) -> Single:
 
 def _nearest(name: str) -> Callable[[Machine, Single], Single]:
     return lambda m, x: m.nearest(name, x)
+
+
+def _square(m: Machine, x: Single) -> Single:
+    """x * x."""
+    return x * x
+
+
+@dataclass(frozen=True)
+class CudaFunction:
+    """A function of CUDA's library or of PyTorch's operators.
+
+    Attributes
+    ----------
+    name : str
+        The name in `fs.library_function`.
+    steps : callable
+        The sequence: a function of a machine, a number, and the second operand if there is one.
+    in_fp32 : bool
+        Whether the sequence is the one of FP32. Otherwise it is known to give the results of 16 bits only.
+    takes_number : bool
+        Whether the function has a second operand, a Python number.
+    numbers : tuple of float
+        The second operands that were recorded; empty: all.
+    """
+
+    name: str
+    steps: Callable[..., Single]
+    in_fp32: bool = True
+    takes_number: bool = False
+    numbers: tuple[float, ...] = ()
+
+
+def _with_number(operation: Callable[[Machine, Single, Single], Single]) -> Callable[..., Single]:
+    return lambda m, x, number: operation(m, x, m.number(number))
+
+
+def _power(m: Machine, x: Single, number: float) -> Single:
+    """x * x, or x**number rounded once."""
+    return x * x if number == 2 else m.nearest_power(x, number)
+
+
+_ONE_OPERAND: dict[str, Callable[[Machine, Single], Single]] = {
+    "exp": _exp, "exp2": _exp2, "expm1": _expm1, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
+    "log": _log, "log10": _log10, "log1p": _log1p, "sin": _sin, "cos": _cos, "tan": _tan, "atan": _atan, "asin": _asin,
+    "sigmoid": _sigmoid, "silu": _silu, "softplus": _softplus, "logsigmoid": _logsigmoid, "mish": _mish, "elu": _elu,
+    "hardswish": _hardswish, "gelu_tanh": _gelu_tanh, "rsqrt": _rsqrt, "square": _square,
+    "sqrt": lambda m, x: m.sqrt(x), "reciprocal": lambda m, x: m.number(1.0) / x,
+}  # fmt: skip
+_IN_16_BITS: dict[str, Callable[[Machine, Single], Single]] = {
+    "log2": _nearest("log2"), "erf": _nearest("erf"), "gelu": _gelu(_nearest("erf")),
+}  # fmt: skip
+
+CUDA_FUNCTIONS = {
+    row.name: row
+    for row in (
+        *(CudaFunction(name, steps) for name, steps in _ONE_OPERAND.items()),
+        *(CudaFunction(name, steps, in_fp32=False) for name, steps in _IN_16_BITS.items()),
+        CudaFunction("power", _power, in_fp32=False, takes_number=True, numbers=(2.0, 2.5)),
+        CudaFunction("add", _with_number(lambda m, x, b: x + b), takes_number=True),
+        CudaFunction("multiply", _with_number(lambda m, x, b: x * b), takes_number=True),
+        CudaFunction("divide", _with_number(lambda m, x, b: x * (m.number(1.0) / b)), takes_number=True),
+    )
+}
+"""The functions by name."""
+
+
+def as_cuda_function(name: str) -> CudaFunction:
+    """Return a function by its name.
+
+    >>> as_cuda_function("exp").in_fp32, as_cuda_function("erf").in_fp32
+    (True, False)
+    """
+    if name not in CUDA_FUNCTIONS:
+        raise ValueError(f"function {name!r} is not known; {name_hint(name, CUDA_FUNCTIONS)}")
+    return CUDA_FUNCTIONS[name]

@@ -163,7 +163,9 @@ def as_unit(device: Any) -> SpecialFunctionUnit:
     except ValueError:
         raise ValueError(f"device={device!r} is not known; {known}") from None
     if architecture.name not in _MEASURED:
-        raise ValueError(f"device={device!r}: the special-function unit of {architecture.title} was not measured; {known}")
+        raise ValueError(
+            f"device={device!r}: the special-function unit of {architecture.title} was not measured; {known}"
+        )
     return _read(_MEASURED[architecture.name])
 
 
@@ -171,7 +173,9 @@ def as_unit(device: Any) -> SpecialFunctionUnit:
 def _read(target: str) -> SpecialFunctionUnit:
     stored = json.loads(Path(__file__).with_name(f"{target}.json").read_text(encoding="utf-8"))
     interpolators = {
-        name: Interpolator(**fields | {"segments": tuple(fields["segments"]), "rows": tuple(map(tuple, fields["rows"]))})
+        name: Interpolator(
+            **fields | {"segments": tuple(fields["segments"]), "rows": tuple(map(tuple, fields["rows"]))}
+        )
         for name, fields in stored.items()
     }
     return SpecialFunctionUnit(target, interpolators)

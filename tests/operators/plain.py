@@ -13,7 +13,7 @@ import numpy as np
 
 import floatsim as fs
 from floatsim.arrays.elementwise import functions
-from floatsim.operators.device_functions import cuda_exp, cuda_log, ex2_approx, lg2_approx, rcp_approx
+from floatsim.operators.device_functions import ex2_approx, lg2_approx, rcp_approx
 
 LN_2, LOG2_E = Fraction(math.log(2)), Fraction(math.log2(math.e))
 
@@ -118,10 +118,24 @@ def cross_entropy(r, rows, target, variant):
     return r("output", r("mean", r.sum("total", losses) / len(losses)))
 
 
-def affine(r, normalized, weight, bias):
+def moments(r, x):
+    """The steps mean and square_sum by Welford's algorithm, in the format of square_sum."""
+    fmt = r.formats["square_sum"]
+    mean = total = Fraction(0)
+    for k, v in enumerate(x, 1):
+        delta = rounded(v - mean, fmt)
+        mean = rounded(mean + rounded(delta / rounded(k, fmt), fmt), fmt)
+        total = rounded(delta * rounded(v - mean, fmt) + total, fmt)
+    return r("mean", mean), total
+
+
+def affine(r, normalized, weight, bias, fused=False):
     """Weighted, biased, output."""
     for j, v in enumerate(normalized):
         value = v
+        if fused and weight is not None:
+            yield r("output", r("biased", value * r("weight", weight[j]) + (r("bias", bias[j]) if bias else 0)))
+            continue
         if weight is not None:
             value = r("weighted", value * r("weight", weight[j]))
         if bias is not None:
@@ -144,6 +158,10 @@ def layer_norm(r, x, weight, bias, eps, variant):
             moment = r("moment", moment + r("product", delta * r("remainder", v - mean)))
         variance = r("variance", moment / n)
         centred = [r("centred", v - mean) for v in x]
+    elif variant == "threads":
+        mean, total = moments(r, x)
+        variance = r("variance", total / n)
+        centred = [r("centred", v - mean) for v in x]
     else:
         mean = r("mean", r.sum("sum", x) / n)
         centred = [r("centred", v - mean) for v in x]
@@ -154,12 +172,12 @@ def layer_norm(r, x, weight, bias, eps, variant):
         else:
             variance = r("variance", r("mean_square", total / n) - r("square_of_mean", mean * mean))
     root = inverse_root(r, variance, eps, "variance")
-    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias))
+    return list(affine(r, [r("normalized", v * root) for v in centred], weight, bias, variant == "threads"))
 
 
-def rms_norm(r, x, weight, eps):
+def rms_norm(r, x, weight, eps, variant):
     x = [r("input", v) for v in x]
-    total = r.sum("square_sum", [r("square", v * v) for v in x])
+    total = r.dot("square_sum", x, x) if variant == "threads" else r.sum("square_sum", [r("square", v * v) for v in x])
     root = inverse_root(r, r("mean_square", total / len(x)), eps, "mean_square")
     return list(affine(r, [r("normalized", v * root) for v in x], weight, None))
 
@@ -231,17 +249,11 @@ def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True, spl
         if used:
             largest = r("max", max(scores[j] for j in used))
             for j in used:
-                powers[j] = exponential(r, variant, r("shifted", scores[j] - largest))
+                powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
         total = r.sum("sum", powers) or Fraction(1)
         probabilities = [r("probabilities", r("quotient", p / total)) for p in powers]
         outputs.append([r("output", r.dot("product", probabilities, column)) for column in zip(*v, strict=True)])
     return outputs
-
-
-def exponential(r, variant, shifted):
-    if variant == "scale-both":
-        return r.device("exp", cuda_exp, shifted, "shifted")
-    return r.f("exp", "exp", shifted, "shifted")
 
 
 def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
@@ -262,7 +274,7 @@ def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
         logs.append(found if total else None)
     largest = r("largest", max((log for log in logs if log is not None), default=Fraction(0)))
     powers = [Fraction(0) if log is None else exp_of(r, "weight_exp", "weight_shifted", log - largest) for log in logs]
-    total = r.device("weight_log", cuda_log, r.sum("weight_sum", powers) or Fraction(1), "weight_sum")
+    total = r.f("weight_log", "log", r.sum("weight_sum", powers) or Fraction(1), "weight_sum")
     total, outputs = r("total", total + largest), [Fraction(0)] * len(v[0])
     for (part, *_), log in zip(parts, logs, strict=True):
         weight = Fraction(0) if log is None else exp_of(r, "part_weight", "weight_exponent", log - total)
@@ -271,7 +283,7 @@ def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
 
 
 def exp_of(r, step, source, x):
-    return r.device(step, cuda_exp, r(source, x), source)
+    return r.f(step, "exp", r(source, x), source)
 
 
 def fused_part(r, row, k, v, used, variant, scale, block, last_first):
@@ -507,23 +519,38 @@ def softmax_gradient(r, g, y, sum_step="sum"):
     return [r("result", r("difference", a - total) * b) for a, b in zip(g, y, strict=True)]
 
 
-def softmax_backward(r, g, y):
+def softmax_backward(r, g, y, variant):
     g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
+    if variant == "fused":
+        products = [r("product", a * b) for a, b in zip(g, y, strict=True)]
+        total = r.sum("sum", products)
+        return [r("output", r("result", p - b * total)) for p, b in zip(products, y, strict=True)]
     return [r("output", v) for v in softmax_gradient(r, g, y)]
 
 
-def log_softmax_backward(r, g, y):
+def log_softmax_backward(r, g, y, variant):
     g, y = [r("gradient", v) for v in g], [r("result_of_forward", v) for v in y]
     total = r.sum("sum", g)
     powers = [r.f("exp", "exp", v, "result_of_forward") for v in y]
+    if variant == "fused":
+        return [r("output", r("result", a - p * total)) for a, p in zip(g, powers, strict=True)]
     return [r("output", r("result", a - r("product", p * total))) for a, p in zip(g, powers, strict=True)]
 
 
-def cross_entropy_backward(r, rows, target, loss_scale):
+def cross_entropy_backward(r, rows, target, loss_scale, variant):
     outputs = []
     for x, t in zip(rows, target, strict=True):
-        powers, total, *_ = powers_and_sum(r, [r("input", v) for v in x])
+        powers, total, largest = powers_and_sum(r, [r("input", v) for v in x])
         line = []
+        if variant == "from-log-softmax":
+            logarithm = r.f("log", "log", total, "sum")
+            gradient = r("target_gradient", -rounded(loss_scale, r.formats["sum"]) / len(rows))
+            for j, v in enumerate(x):
+                result = r("result", r("shifted", r("input", v) - largest) - logarithm)
+                share = r.f("probability", "exp", result, "result")
+                line.append(r("output", r("difference", gradient * (j == t) - share * gradient)))
+            outputs.append(line)
+            continue
         for j, p in enumerate(powers):
             difference = r("difference", r("quotient", p / total) - (j == t))
             scaled = r("scaled", difference * rounded(loss_scale, r.formats["difference"]))
@@ -572,6 +599,43 @@ def norm_backward(r, g, x, weight, eps, centre):
     return by_x, by_w, by_b
 
 
+def norm_backward_by_threads(r, g, x, weight, eps, centre):
+    """The variant "threads", whose sums are in order and round the products."""
+    g, x = [[r("gradient", v) for v in row] for row in g], [[r("input", v) for v in row] for row in x]
+    w, n = [r("weight", v) for v in weight], len(weight)
+    by_x, centred_rows, roots = [], [], []
+    for gradient, row in zip(g, x, strict=True):
+        centred, step = row, "mean_square"
+        if centre:
+            mean, total = moments(r, row)
+            spread, step = r("variance", total / n), "variance"
+            centred = [r("centred", v - mean) for v in row]
+        else:
+            spread = r("mean_square", r.dot("square_sum", row, row) / n)
+        root = inverse_root(r, spread, eps, step)
+        count = rounded(n, r.formats["rsqrt"])
+        weighted = [r("weighted_gradient", a * b) for a, b in zip(gradient, w, strict=True)]
+        products = [r("product", a * b) for a, b in zip(weighted, centred, strict=True)]
+        slope = r.dot("product_sum", products, [root] * n)
+        shift = r.sum("gradient_sum", weighted) if centre else None
+        ends = r("scaled_root", r("share", Fraction(1) / count) * root)
+        line = []
+        for a, b, v in zip(gradient, w, centred, strict=True):
+            correction = r("correction", r("normalized", v * root) * slope)
+            value = r("corrected", r("scaled_weight", count * b) * a - correction)
+            value = r("centred_gradient", value - shift) if centre else value
+            line.append(r("output", r("result", value * ends)))
+        by_x.append(line)
+        centred_rows.append(centred)
+        roots.append(root)
+    by_w = []
+    for a, b in zip(columns_of(g), columns_of(centred_rows), strict=True):
+        terms = [r("weight_product", u * v) for u, v in zip(a, b, strict=True)]
+        by_w.append(r("output", r.dot("weight_gradient", terms, roots)))
+    by_b = [r("output", r.sum("bias_gradient", column)) for column in columns_of(g)] if centre else None
+    return by_x, by_w, by_b
+
+
 def attention_backward(r, g, q, k, v, kept, scale, variant):
     operands = (("gradient", g), ("query", q), ("key", k), ("value", v))
     g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
@@ -590,7 +654,7 @@ def attention_backward(r, g, q, k, v, kept, scale, variant):
         largest = r("max", max(scores[j] for j in used))
         powers = [Fraction(0)] * len(k)
         for j in used:
-            powers[j] = exponential(r, variant, r("shifted", scores[j] - largest))
+            powers[j] = r.f("exp", "exp", r("shifted", scores[j] - largest), "shifted")
         total = r.sum("sum", powers)
         line = [r("probabilities", r("quotient", p / total)) for p in powers]
         by_probability = [r.dot("probability_gradient", g[i], value) for value in v]

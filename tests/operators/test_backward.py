@@ -29,22 +29,26 @@ def check_all(found, expected):
 
 
 @seeds
+@pytest.mark.parametrize("variant", ["standard", "fused"])
 @pytest.mark.parametrize("operator", ["softmax", "log_softmax"])
-def test_softmax_backward(operator, seed):
+def test_softmax_backward(operator, variant, seed):
     name = f"{operator}_backward"
-    formats = random_formats(name, "standard", seed)
+    formats = random_formats(name, variant, seed)
     g, x = numbers(seed, 3, 9), fs.array(numbers(seed + 1, 3, 9), "fp32")
     y = fs.quantize(getattr(ops, operator)(x).values, "fp16")
-    found = getattr(ops, name)(*half(g, y), formats=formats)
+    found = getattr(ops, name)(*half(g, y), variant=variant, formats=formats)
     rows = zip(exact(g), exact(y), strict=True)
-    check(found, [getattr(plain, name)(plain.Row(formats), *row) for row in rows])
+    check(found, [getattr(plain, name)(plain.Row(formats), *row, variant) for row in rows])
 
 
 @seeds
-def test_cross_entropy_backward(seed):
-    formats, x, target = random_formats("cross_entropy_backward", "standard", seed), numbers(seed, 3, 5), [0, 4, 2]
-    found = ops.cross_entropy_backward(fs.array(x, "fp16"), target, loss_scale=3.3, formats=formats)
-    check(found, plain.cross_entropy_backward(plain.Row(formats), exact(x), target, 3.3))
+@variants("cross_entropy_backward")
+def test_cross_entropy_backward(variant, seed):
+    formats, x, target = random_formats("cross_entropy_backward", variant, seed), numbers(seed, 3, 5), [0, 4, 2]
+    found = ops.cross_entropy_backward(
+        fs.array(x, "fp16"), target, loss_scale=3.3, variant=variant, formats=formats
+    )  # fmt: skip
+    check(found, plain.cross_entropy_backward(plain.Row(formats), exact(x), target, 3.3, variant))
 
 
 @seeds
@@ -58,13 +62,15 @@ def test_linear_backward(seed):
 
 
 @seeds
+@pytest.mark.parametrize("variant", ["standard", "threads"])
 @pytest.mark.parametrize("operator", ["layer_norm", "rms_norm"])
-def test_norm_backward(operator, seed):
+def test_norm_backward(operator, variant, seed):
     name = f"{operator}_backward"
-    formats = random_formats(name, "standard", seed)
+    formats = random_formats(name, variant, seed)
     g, x, w = numbers(seed, 3, 7), numbers(seed + 1, 3, 7), numbers(seed + 2, 7)
-    found = getattr(ops, name)(*half(g, x, w), eps=1e-3, formats=formats)
-    expected = plain.norm_backward(plain.Row(formats), exact(g), exact(x), exact(w), 1e-3, operator == "layer_norm")
+    found = getattr(ops, name)(*half(g, x, w), eps=1e-3, variant=variant, formats=formats)
+    oracle = plain.norm_backward if variant == "standard" else plain.norm_backward_by_threads
+    expected = oracle(plain.Row(formats), exact(g), exact(x), exact(w), 1e-3, operator == "layer_norm")
     check_all(found, expected)
 
 

@@ -100,10 +100,20 @@ def test_layer_norm(variant, seed, parameters):
 
 
 @seeds
-def test_rms_norm(seed):
-    formats, x, w = random_formats("rms_norm", "standard", seed), numbers(seed, 3, 13), numbers(seed + 10, 13)
-    found = ops.rms_norm(fs.array(x, "fp16"), fs.array(w, "fp16"), eps=1e-6, formats=formats)
-    check(found, [plain.rms_norm(plain.Row(formats), row, exact(w), 1e-6) for row in exact(x)])
+@variants("rms_norm")
+def test_rms_norm(variant, seed):
+    formats, x, w = random_formats("rms_norm", variant, seed), numbers(seed, 3, 13), numbers(seed + 10, 13)
+    found = ops.rms_norm(fs.array(x, "fp16"), fs.array(w, "fp16"), eps=1e-6, variant=variant, formats=formats)
+    check(found, [plain.rms_norm(plain.Row(formats), row, exact(w), 1e-6, variant) for row in exact(x)])
+
+
+def test_rms_norm_by_welford():
+    x = fs.array(numbers(1, 3, 13), "fp32")
+    mean, squares = fs.moments(x, -1, keepdims=True, accumulate="welford(fp32)")
+    mean_square = fs.fma(mean, mean, fs.divide(squares, fs.array(13.0, "fp32")))
+    expected = x * fs.rsqrt(mean_square + fs.array(0.5, "fp32"))
+    found = ops.rms_norm(x, eps=0.5, variant="threads", accumulations={"square_sum": "welford(fp32)"})
+    np.testing.assert_array_equal(found.codes, expected.codes)
 
 
 @seeds
@@ -399,8 +409,9 @@ def test_named_recipes(name):
         assert np.isfinite(result.values if isinstance(result, fs.FloatArray) else result).all()
 
 
-def test_unverified_recipes_say_so():
-    assert ops.RECIPES["pytorch-cuda"].evidence.startswith("Unverified")
+def test_recorded_recipes_say_so():
+    for name in ("pytorch-cuda", "flash-attention-2", "cudnn-attention", "efficient-attention", "math"):
+        assert "H200" in ops.RECIPES[name].evidence
 
 
 def test_outputs_are_of_the_kind_of_the_input():

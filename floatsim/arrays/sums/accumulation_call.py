@@ -13,6 +13,8 @@ from floatsim.accumulation import (
     Accumulation,
     AccumulationLike,
     Sequential,
+    Sklansky,
+    Welford,
     as_accumulation,
     fitted,
     has_epilogue,
@@ -57,16 +59,17 @@ _RECENT = IdentityCache()
 def resolve_call(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
     result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None = None,
-    matrices: bool = False,
+    matrices: bool = False, special: type[Accumulation] | None = None,
 ) -> AccumulationCall:  # fmt: skip
     """Return the call for operands of two formats, with the instruction of a TensorCore for them.
 
-    Only products of `matrices` may have an epilogue. Calls without a seed are cached. The key is the identities of
+    Only products of `matrices` may have an epilogue. `special` is a description that is no sum, and that the caller
+    takes. Calls without a seed are cached. The key is the identities of
     their arguments and of the context.
     """
     if keywords.get("seed") is not None:
-        return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices)
-    arguments: list[object] = [accumulate, format, result_rounding, backend, matrices]
+        return _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices, special)
+    arguments: list[object] = [accumulate, format, result_rounding, backend, matrices, special]
     for name, value in keywords.items():
         if value is not None:
             arguments += name, value
@@ -76,7 +79,7 @@ def resolve_call(
     key = (*arguments, a, b, scales, CURRENT_CONTEXT.get())
     found: AccumulationCall | None = _RECENT.find(key)
     if found is None:
-        found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices)
+        found = _resolved(accumulate, a, b, format, result_rounding, backend, keywords, scales, matrices, special)
         if not found.draws and found.result.attributes.rounding is not Rounding.STOCHASTIC:
             _RECENT.keep(key, found)
     return found
@@ -85,12 +88,13 @@ def resolve_call(
 def _resolved(
     accumulate: AccumulationLike | None, a: FloatFormat, b: FloatFormat, format: FormatLike | None,
     result_rounding: RoundingLike | None, backend: str | None, keywords: RoundingOptions, scales: Scales | None,
-    matrices: bool,
+    matrices: bool, special: type[Accumulation] | None,
 ) -> AccumulationCall:  # fmt: skip
     asked = None if format is None else as_format(format)
     accumulation = Sequential(FP64 if FP64 in (a, b) else FP32) if accumulate is None else as_accumulation(accumulate)
     if has_epilogue(accumulation) and (not matrices or any(map(has_epilogue, accumulation.children))):
         raise TypeError(f"accumulate={accumulation}: an epilogue is the outermost description of a matrix product")
+    _check_sums(accumulation, special)
     accumulation = fitted(accumulation, a, b, scales)
     direction = None if result_rounding is None else as_member(Rounding, result_rounding, "result_rounding")
     options = resolve(keywords)
@@ -104,6 +108,22 @@ def _resolved(
     converts = fmt != accumulation.result_format or final.overflow is Overflow.SATURATE_FINITE
     result = CallOptions(final, split_seed(options.seed, Site.RESULT))
     return AccumulationCall(accumulation, options, result, fmt, converts, backends.current(backend))
+
+
+_NO_SUMS: dict[type[Accumulation], str] = {
+    Welford: "fs.var and fs.moments take it",
+    Sklansky: "fs.cumsum takes it",
+}
+"""The descriptions that are no sums, and the functions that take them."""
+
+
+def _check_sums(accumulation: Accumulation, special: type[Accumulation] | None) -> None:
+    """Raise a TypeError for a description that is no sum, unless it is the outermost one and `special`."""
+    for kind, takers in _NO_SUMS.items():
+        if isinstance(accumulation, kind) and special is not kind:
+            raise TypeError(f"accumulate={accumulation} is no sum; {takers}")
+    for child in accumulation.children:
+        _check_sums(child, None)
 
 
 def convert_result(operation: str, codes: Codes, call: AccumulationCall, running: int | None = None) -> Codes:

@@ -22,6 +22,9 @@ from floatsim.accumulation import (
     Parts,
     ProductLeaf,
     Sequential,
+    Sklansky,
+    Threads,
+    Welford,
     leaves,
     settled,
     tensor_cores,
@@ -41,7 +44,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.reference.random import Site, split_seed
 
-__all__ = ["cumsum", "mean", "norm", "prod", "sum", "var", "vdot"]
+__all__ = ["MeanAndSquares", "cumsum", "mean", "moments", "norm", "prod", "sum", "var", "vdot"]
 
 
 _OWN = ("accumulate", "format", "result_rounding", "out", "backend")
@@ -278,8 +281,10 @@ def _integers(n: NDArray[np.int64], shape: tuple[int, ...]) -> Operand:
 # -- keywords ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, Any]:
-    """Return the resolved call, and `out`."""
+def _settled(
+    fmt: FloatFormat, options: Summation, special: type[Accumulation] | None = None
+) -> tuple[AccumulationCall, Any]:
+    """Return the resolved call, and `out`. `special` is a description that is no sum, and that the caller takes."""
     for name in options:
         if name not in Summation.__annotations__:
             raise TypeError(f"unknown keyword {name!r}; {name_hint(name, Summation.__annotations__)}")
@@ -292,6 +297,7 @@ def _settled(fmt: FloatFormat, options: Summation) -> tuple[AccumulationCall, An
         options.get("result_rounding"),
         options.get("backend"),
         keywords,
+        special=special,
     )
     return call, options.get("out")
 
@@ -483,6 +489,7 @@ def var(
 
     The mean and the differences are rounded in the accumulator's format and attributes. The sum of the squares follows
     the description, as in `norm`. The division by the number of terms - ddof is rounded to the format of the result.
+    With `accumulate=fs.Welford(...)` the sum of the squares comes from one pass.
 
     Parameters
     ----------
@@ -521,10 +528,15 @@ def var(
     np.float32(1.6666666)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], options)
+    call, out = _settled(operand[1], options, Welford)
     delta = as_index(ddof, "ddof", 0, (1 << 53) - 1)
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     _checked_out(out, call, terms.shape)
+    if isinstance(call.accumulation, Welford):
+        total = _moments(terms, call)[1]
+        count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
+        codes, fmt = _rounded("divide", "var.result", [total, count], call.format, call, call.result)
+        return deliver(codes, fmt, float_array, out)
     _check_squares(call)
     differences = _differences(operand, axis, where, call)
     squares = _terms(differences, axis, keepdims, where)
@@ -532,6 +544,79 @@ def var(
     count = _integers(np.maximum(terms.counts - delta, 0), terms.shape)
     codes, fmt = _rounded("divide", "var.result", [total, count], call.format, call, call.result)
     return deliver(codes, fmt, float_array, out)
+
+
+class MeanAndSquares(NamedTuple):
+    """The results of `fs.moments`.
+
+    Attributes
+    ----------
+    mean, squares : FloatArray
+        The means, and the sums of squared differences from them, in the format of the description.
+    """
+
+    mean: Any
+    squares: Any
+
+
+def _moments(terms: _Terms, call: AccumulationCall) -> tuple[Operand, Operand]:
+    """Return the means and the sums of squared differences, in the shape of the results."""
+    order = call.accumulation
+    assert isinstance(order, Welford)
+    if not hasattr(call.backend, "moments"):
+        raise ValueError(f"backend={call.backend.__name__!r} has no {order}; use backend='emulator'")
+    if call.draws:
+        raise ValueError(f"{order} does not support stochastic rounding")
+    codes = np.zeros((2, terms.codes.shape[1]), order.format.code_dtype)
+    for group in _groups(terms, one_by_one=False):
+        if len(group.cells):
+            rows = np.ascontiguousarray(group.codes.T)
+            codes[:, group.cells] = call.backend.moments(order, rows, terms.format, call.options.attributes)
+    means, squares = (each.reshape(terms.shape) for each in codes)
+    return (means, order.format), (squares, order.format)
+
+
+@stays_on_device
+def moments(
+    x: Floats, axis: Axes = None, *, keepdims: bool = False, where: Any = None, **options: Unpack[Summation]
+) -> MeanAndSquares:  # fmt: skip
+    """Return the mean and the sum of squared differences from it, in one pass by Welford's algorithm.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        A FloatArray or an array whose dtype is a format.
+    axis : int, tuple of int, optional
+        The axes to reduce; None means all.
+    keepdims : bool
+        Keep the reduced axes, with length one.
+    where : array_like of bool, optional
+        The elements that are terms. The other elements are removed before the order is applied.
+    **options : accumulate, backend and the rounding options
+        As in `fs.sum`. `accumulate` must be a `fs.Welford`. Events are not recorded.
+
+    Returns
+    -------
+    MeanAndSquares
+        Two FloatArrays in the format of the description. Without terms, zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `fs.sum`. A TypeError also for other descriptions, a ValueError also for stochastic rounding.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> mean, squares = fs.moments(fs.array([1.0, 2.0, 6.0], "fp16"), accumulate="welford(fp32)")
+    >>> mean.item(), squares.item()
+    (3.0, 14.0)
+    """
+    operand, _ = _read(x)
+    call, _ = _settled(operand[1], options, Welford)
+    _only("moments", (Welford,), call.accumulation, "has one pass")
+    terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
+    return MeanAndSquares(*(wrap(codes, fmt, True) for codes, fmt in _moments(terms, call)))
 
 
 def _check_squares(call: AccumulationCall) -> None:
@@ -579,7 +664,8 @@ def prod(
     """Multiply the elements along axes, in order or along a tree.
 
     Sequential: acc = 1, or `initial` rounded to the format; acc = round(acc * x), k ascending. Pairwise: the tree of
-    the sum, with products; then round(product * initial). Other descriptions have no product. The 1 at the start is
+    the sum, with products; then round(product * initial). Threads: the tree of the sum, without the zeros at the start.
+    Other descriptions have no product. The 1 at the start is
     exact, also in a format that does not contain it. Without factors the result is 1 rounded to the format: the largest
     number in a format below 1 that saturates.
 
@@ -621,7 +707,7 @@ def prod(
     """
     operand, float_array = _read(x)
     call, out = _settled(operand[1], options)
-    _only("prod", (Sequential, Pairwise), call.accumulation, "multiplies in order or along a tree")
+    _only("prod", (Sequential, Pairwise, Threads), call.accumulation, "multiplies in order or along a tree")
     terms = _terms(operand, axis, as_flag(keepdims, "keepdims"), where)
     start = _start(initial, terms)
     _checked_out(out, call, terms.shape)
@@ -642,8 +728,8 @@ def prod(
 def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> FloatResult:
     """Return the running sum: element k is `fs.sum` of the elements 0 to k with the same description.
 
-    The description must add in order: Sequential, Kahan or Neumaier. The last rounding of Kahan and Neumaier, of s +
-    comp, applies to every element separately.
+    The description must add in order: Sequential, Kahan or Neumaier; or it is a `fs.Sklansky`, without events. The last
+    rounding of Kahan and Neumaier, of s + comp, applies to every element separately.
 
     Parameters
     ----------
@@ -676,13 +762,17 @@ def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> 
     FloatArray([16.0, 16.0, 16.0, 16.0], E4M3)
     """
     operand, float_array = _read(x)
-    call, out = _settled(operand[1], options)
-    _only("cumsum", (Sequential, Kahan, Neumaier), call.accumulation, "adds in order")
+    call, out = _settled(operand[1], options, Sklansky)
+    _only("cumsum", (Sequential, Kahan, Neumaier, Sklansky), call.accumulation, "adds in order")
     codes, fmt = operand
     if axis is None:
         codes, axis = codes.reshape(-1), 0
     (axis,) = _axes(as_index(axis, "axis", -(1 << 31), 1 << 31), codes.ndim)
     _checked_out(out, call, codes.shape)
+    if isinstance(call.accumulation, Sklansky):
+        sums = _network((np.moveaxis(codes, axis, -1), fmt), call.accumulation, call)
+        sums = np.moveaxis(sums, -1, axis)
+        return deliver(convert_result("cumsum", sums, call, axis), call.format, float_array, out)
     found = call.backend.running_sums(_gather(codes, (axis,)), fmt, call.accumulation, call.options, recording.wanted())
     kept = [n for i, n in enumerate(codes.shape) if i != axis]
 
@@ -703,6 +793,34 @@ def cumsum(x: Floats, axis: int | None = None, **options: Unpack[Summation]) -> 
     noted = _Sums(sums, found.histograms, first)
     recording.note_sums("cumsum", noted, codes.shape, call.accumulation.result_format, term)
     return deliver(convert_result("cumsum", sums, call, axis), call.format, float_array, out)
+
+
+def _network(x: Operand, order: Sklansky, call: AccumulationCall) -> Codes:
+    """Return running sums along the last axis by `Sklansky`'s additions, many at a time."""
+    if call.draws:
+        raise ValueError(f"{order} does not support stochastic rounding")
+
+    def plus(a: Codes, b: Codes) -> Codes:
+        codes, _ = call.backend.elementwise("add", [(a, own), (b, own)], own, call.options, False)
+        return codes  # type: ignore[no-any-return]
+
+    own = order.format
+    out: Codes = np.array(call.backend.convert(*x, own, call.options, False)[0])
+    total = np.zeros((*out.shape[:-1], 1), own.code_dtype)
+    for start in range(0, out.shape[-1], 2 * order.threads):
+        tile = out[..., start : start + 2 * order.threads]
+        tile[..., :1] = plus(tile[..., :1], total)
+        distance = 1
+        while distance < tile.shape[-1]:
+            whole = tile.shape[-1] - tile.shape[-1] % (2 * distance)
+            groups = tile[..., :whole].reshape(*out.shape[:-1], -1, 2 * distance)
+            groups[..., distance:] = plus(groups[..., distance:], groups[..., distance - 1 : distance])
+            tile[..., :whole] = groups.reshape(*out.shape[:-1], whole)
+            rest = tile[..., whole:]
+            rest[..., distance:] = plus(rest[..., distance:], rest[..., distance - 1 : distance])
+            distance *= 2
+        total = tile[..., -1:]
+    return out
 
 
 @stays_on_device

@@ -16,6 +16,7 @@ from floatsim.emulator.dispatch.matrix_units import (
     TensorCoreInteger,
     TensorCoreSteps,
 )
+from floatsim.emulator.dispatch.threads import ThreadsCandidate
 from floatsim.emulator.dispatch.vector import Vectors
 from floatsim.emulator.planning import Selection
 
@@ -24,6 +25,7 @@ __all__ = ["CANDIDATES", "SUMS", "only"]
 CANDIDATES: tuple[Candidate, ...] = (
     Vectors(),
     PermutedCandidate(),
+    ThreadsCandidate(),
     CompositeCandidate(),
     ConvertedCandidate(),
     ResidueCandidate(),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from floatsim._types import Indices, Seeds
-from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, Strided, leaves
+from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, Strided, Threads, leaves
 from floatsim.accumulation.partition import is_dealt, partition, permutation
 from floatsim.emulator.dispatch.kernel import (
     Case,
@@ -51,7 +51,7 @@ class CompositeKernel:
     def evaluate(self, work: Work, source: Source, ranges: Indices, seeds: Seeds, start: Operand | None) -> Partials:
         """Return the results of every range; `start` is c."""
         if self._dealt:
-            assert isinstance(self.accumulation, SplitK)
+            assert isinstance(self.accumulation, SplitK | Threads)
             terms, ranges = permutation(self.accumulation, ranges.tobytes())
             source = source.taken(terms)
         parts = partition(self.accumulation, ranges.tobytes())

@@ -124,6 +124,11 @@ class Products:
         a, b = self._cut(self._a.wide, self._b.wide)
         return a, self._a.format, b, self._b.format
 
+    def narrow_codes(self) -> tuple[Codes, FloatFormat, Codes, FloatFormat]:
+        """Return the operands' codes in the dtypes of their formats, with their formats."""
+        a, b = self._cut(self._a.codes, self._b.codes)
+        return a, self._a.format, b, self._b.format
+
     def matrices(self, floats: bool) -> tuple[Matrix, Matrix]:
         """Return codes of the formats' own dtypes; with `floats`, the values as float32 where that holds them all."""
         a, b = self._cut(self._a.codes, self._b.codes)

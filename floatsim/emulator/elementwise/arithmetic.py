@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from floatsim_kernels.elementwise import ordering, packed
+from floatsim_kernels.elementwise import fused, ordering, packed
 from floatsim_kernels.elementwise import unpack as unpack_loops
 
 from floatsim._types import Seeds
@@ -28,7 +28,7 @@ from floatsim.formats import BF16, FP16, FP32, FP64
 from floatsim.formats.rounding import Overflow, Rounding
 from floatsim.formats.value_sets import contains
 
-__all__ = ["Carried", "Float32", "Native", "OddFloat64", "Ordered", "OwnFormat", "SingleStochastic"]
+__all__ = ["Carried", "Float32", "FusedNative", "Native", "OddFloat64", "Ordered", "OwnFormat", "SingleStochastic"]
 
 _ARITHMETIC = frozenset({Family.ARITHMETIC})
 _WITH_INTEGRAL = _ARITHMETIC | {Family.INTEGRAL}
@@ -67,6 +67,33 @@ class Native:
             canonical_codes(result, fmt)
 
         return Kernel(run, Cut.BROADCAST)
+
+
+class FusedNative:
+    """The processor's fused multiply-add in FP32."""
+
+    name = "fused native"
+    takes = _ARITHMETIC
+
+    def refusal(self, case: Case) -> str | None:
+        if case.name != "fma" or case.fmt != FP32 or not case.cpu.has_fma:
+            return "only fma in FP32, on a processor with FMA"
+        if not all(contains(FP32, source, specials=False) for source in case.sources):
+            return "FP32 does not hold all operands"
+        if case.events or not case.is_default:
+            return "it finds no events, and has IEEE 754's default attributes alone"
+        return case.cpu.refusal()
+
+    def kernel(self, case: Case, plan: PlanPart) -> Kernel:
+        sources = case.sources
+
+        def run(codes: Sequence[Array], out: Array, events: Events | None, draws: Seeds) -> None:
+            floats = [unpack(x, source, FP32) for x, source in zip(codes, sources, strict=True)]
+            result = out.view(np.float32)
+            fused.fma(*floats, result)
+            canonical_codes(result, FP32)
+
+        return Kernel(run)
 
 
 class Ordered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from floatsim.emulator.elementwise.arithmetic import (
     Carried,
     Float32,
+    FusedNative,
     Native,
     OddFloat64,
     Ordered,
@@ -22,6 +23,7 @@ __all__ = ["CANDIDATES", "ELEMENTWISE", "only"]
 
 CANDIDATES: tuple[Candidate, ...] = (
     Native(),
+    FusedNative(),
     Table(),
     Rounded(),
     Widened(),

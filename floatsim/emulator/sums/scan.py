@@ -9,7 +9,8 @@ import numpy as np
 from floatsim_kernels.reduce import scan as loops
 
 from floatsim._types import Codes, Indices, Operand
-from floatsim.accumulation import Kahan, Neumaier, Pairwise, Sequential, settled, trees
+from floatsim.accumulation import Kahan, Leaf, Neumaier, Pairwise, Sequential, Threads, leaves, settled, trees
+from floatsim.accumulation.lane_programs import term_program
 from floatsim.emulator import parallel
 from floatsim.emulator.dispatch import vector
 from floatsim.emulator.dispatch.kernel import FIRST_EVENTS, NEVER
@@ -124,9 +125,9 @@ class _Products:
             self.events.add(events, after)
         return out, self.format
 
-    def tree(self, name: str, x: Operand, seed: int) -> Operand:
+    def tree(self, program: trees.Program, x: Operand, seed: int) -> Operand:
         """Multiply the rows of x along a tree."""
-        out, program = np.zeros((1, self.columns), np.uint64), trees.program(name, len(x[0]))
+        out = np.zeros((1, self.columns), np.uint64)
         rows = format_params(x[1]), program.order, program.merges, trees.stack_depth(program), format_params(FP32)
         common = self._common(seed, self.events)
         parallel.call(lambda: loops.tree_products(_wide(x), *rows, out, *common), "prod", long=x[0].size > _LONG)
@@ -138,25 +139,40 @@ def _wide(x: Operand) -> Codes:
 
 
 def multiply_all(
-    codes: Codes, fmt: FloatFormat, start: Operand | None, accumulation: Sequential | Pairwise, options: CallOptions,
-    wanted: frozenset[str], base: int = 0,
+    codes: Codes, fmt: FloatFormat, start: Operand | None, accumulation: Sequential | Pairwise | Threads,
+    options: CallOptions, wanted: frozenset[str], base: int = 0,
 ) -> Scanned:  # fmt: skip
     """Return the products of the columns of codes, (K, columns), and of a start value for each, (1, columns).
 
     Sequential: acc = 1 or the start value, rounded; acc = round(acc * x), k ascending. Pairwise: a tree of products;
-    then the start value. Without terms: 1, or the start value, rounded.
+    then the start value. Threads: the tree of its additions, without the zeros at the start. Without terms: 1, or the
+    start value, rounded.
     """
-    attributes, _ = settled(accumulation, options.attributes)
+    leaf = leaves(accumulation)[-1] if isinstance(accumulation, Threads) else accumulation
+    attributes, _ = settled(leaf, options.attributes)
     columns, x = codes.shape[1], (codes, fmt)
-    products = _Products(accumulation.format, replace(options, attributes=attributes), bool(wanted), columns, base)
+    products = _Products(leaf.format, replace(options, attributes=attributes), bool(wanted), columns, base)
     one = np.broadcast_to(_ONE, (1, columns)), FP32
     if not len(codes) and start is None:
-        result = _Products(accumulation.format, products.options, False, columns, base).chain(one, one, 0)
+        result = _Products(leaf.format, products.options, False, columns, base).chain(one, one, 0)
     elif isinstance(accumulation, Sequential) or not len(codes):
         first = one if start is None else products.chain(one, start, split_seed(options.seed, Site.START))
         result = products.chain(first, x, options.seed) if len(codes) else first
     else:
-        result = products.tree(accumulation.tree, x, options.seed)
+        result = products.tree(_product_tree(accumulation, len(codes)), x, options.seed)
         if start is not None:
             result = products.chain(result, start, split_seed(options.seed, Site.LAST), after=len(codes) - 1)
-    return products.events.scanned("product", result[0][0].astype(accumulation.format.code_dtype))
+    return products.events.scanned("product", result[0][0].astype(leaf.format.code_dtype))
+
+
+def _product_tree(accumulation: Pairwise | Threads, n: int) -> trees.Program:
+    if isinstance(accumulation, Pairwise):
+        return trees.program(accumulation.tree, n)
+    made = term_program(accumulation, n)
+    if made is None or len(set(map(_attributes, leaves(accumulation)))) > 1:
+        raise TypeError(f"prod multiplies along one tree in one format, unlike {accumulation}")
+    return made
+
+
+def _attributes(leaf: Leaf) -> tuple[object, ...]:
+    return leaf.format, leaf.rounding, leaf.ftz, leaf.daz, leaf.overflow

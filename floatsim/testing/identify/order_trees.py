@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from floatsim.accumulation import Accumulation, Composite, Parts, Permuted, Sequential, SplitK, TreeLeaf, leaves
+from floatsim.accumulation import (
+    Accumulation,
+    Composite,
+    Parts,
+    Permuted,
+    Sequential,
+    SplitK,
+    Threads,
+    TreeLeaf,
+    leaves,
+)
 from floatsim.accumulation.partition import is_dealt, partition, positions
 from floatsim.accumulation.trees import program
 
@@ -54,9 +64,11 @@ def _tree(accumulation: Accumulation, items: Sequence[OrderTree]) -> OrderTree |
         return None
     *inners, outer = accumulation.children
     if is_dealt(accumulation):
-        assert isinstance(accumulation, SplitK)
+        assert isinstance(accumulation, SplitK | Threads)
         items = [items[k] for k in positions(accumulation, n).tolist()]
     ranges = partition(accumulation, np.array([[0, n, 1]]).tobytes()).parts.tolist()
+    if any(start == stop for start, stop, _ in ranges):
+        return None  # an accumulator of `Threads` without a term
     if not isinstance(accumulation, Parts):
         inners *= len(ranges)
     inner = [_tree(each, items[start:stop:step]) for each, (start, stop, step) in zip(inners, ranges, strict=True)]
