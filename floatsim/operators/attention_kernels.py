@@ -226,26 +226,26 @@ class _Rows:
     def logsumexp(self, total: Array, largest: Array) -> Array:
         """Return the logarithm of the sum of the exponentials of the scaled scores of a part."""
         c = self._c
-        log = c.value("log", lg2_approx, c.one_for_zero(total))
-        scaled = c.value("scaled_log", multiply, log, c.number(math.log(2), log))
+        logarithm = c.value("log", lg2_approx, c.one_for_zero(total))
+        scaled = c.value("scaled_log", multiply, logarithm, c.number(math.log(2), logarithm))
         found = c.value("logsumexp", fma, c.finite_or_zero(largest), c.number(self._scale, largest), scaled)
         return c.select(c.nonzero(total), found, c.lowest(found))
 
     def combined(self, parts: list[tuple[Array, Array]]) -> Array:
         """Return the sum of the outputs of the parts, weighted by the sums of their exponentials."""
-        c, logs = self._c, [log for _, log in parts]
-        largest = c.converted("largest", logs[0])
-        for log in logs[1:]:
-            largest = c.larger("largest", largest, log)
+        c = self._c
+        largest = c.converted("largest", parts[0][1])
+        for _, each in parts[1:]:
+            largest = c.larger("largest", largest, each)
         largest = c.finite_or_zero(largest)
-        shifted = [c.value("weight_shifted", subtract, log, largest) for log in logs]
+        shifted = [c.value("weight_shifted", subtract, each, largest) for _, each in parts]
         powers = [c.value("weight_exp", exp, x) for x in shifted]
         lanes = 1 << (len(powers) - 1).bit_length()
         total = c.sum("weight_sum", c.joined(powers + [c.moved(np.zeros_like, powers[0])] * (lanes - len(powers))))
         total = c.value("total", add, c.value("weight_log", log, c.one_for_zero(total)), largest)
         output: Array | None = None
-        for part, log in parts:
-            weight = c.value("part_weight", exp, c.value("weight_exponent", subtract, log, total))
+        for part, each in parts:
+            weight = c.value("part_weight", exp, c.value("weight_exponent", subtract, each, total))
             start = c.number(0.0, part) if output is None else output
             output = c.value("combined", fma, weight, part, start)
         return output
