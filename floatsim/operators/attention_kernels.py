@@ -19,7 +19,15 @@ from floatsim.arrays.elementwise.functions import exp, log, reciprocal
 from floatsim.operators.computation import Array, Computation
 from floatsim.operators.device_functions import ex2_approx, lg2_approx, rcp_approx
 
-__all__ = ["KERNELS", "MULTIPROCESSORS", "AttentionKernel", "fused_attention", "kept_scores", "key_splits"]
+__all__ = [
+    "KERNELS",
+    "MULTIPROCESSORS",
+    "AttentionKernel",
+    "fused_attention",
+    "fused_gradients",
+    "kept_scores",
+    "key_splits",
+]
 
 LANES = 4
 """The threads that share one row of scores: lane q has the columns 8n + 2q and 8n + 2q + 1."""
@@ -31,6 +39,11 @@ MULTIPROCESSORS = 132
 """The multiprocessors of an H200."""
 MOST_SPLITS = 16
 """The parts of the keys whose weights are added in the order of the step "weight_sum": one for each thread."""
+
+GRADIENT_SIZE, GRADIENT_BLOCK = 64, 128
+"""The head size of the recorded gradients, and the queries and keys of a block of their kernel."""
+DELTA_LANES, DELTA_ELEMENTS = 8, 8
+"""The threads that share a row of outputs and their gradients, and the elements that a thread loads at a time."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +179,68 @@ def fused_attention(
     return run.combined(parts)
 
 
+def fused_gradients(
+    c: Computation, g: Array, q: Array, k: Array, v: Array, kept: NDArray[np.bool_] | None, scale: float,
+    block: int | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Return the gradients by query, key and value in the order of FlashAttention-2 with keys in one part.
+
+    The source is csrc/flash_attn/src/flash_bwd_kernel.h and flash_bwd_preprocess_kernel.h (T. Dao, 2023).
+    """
+    kernel, (queries, d), keys = KERNELS["flash-kernel"], q.shape[-2:], k.shape[-2]
+    if block is None and d != GRADIENT_SIZE:
+        raise ValueError(f"the blocks of the gradients of {kernel.name} are not known for d = {d}; give block=")
+    size = GRADIENT_BLOCK if block is None else block
+    if keys > 2 * size:
+        raise ValueError(
+            f"{kernel.name} adds the gradients by query of {math.ceil(keys / size)} blocks of {size} keys in no fixed "
+            "order; at most 2 blocks are computed"
+        )
+
+    def turned(x: Array) -> Array:
+        return np.swapaxes(x, -1, -2)
+
+    run = _Rows(c, q, scale)
+    output, total, largest = run.part(k, v, kept, kernel.block(d) if block is None else block, kernel.last_block_first)
+    logarithm = run.logsumexp(total, largest)
+    logarithm = c.select(c.nonzero(total), logarithm, c.number(0.0, logarithm))
+    delta = c.sum("delta", _delta_lanes(c, g, c.converted("forward_output", output, q)))
+    scaled = c.value("scaled_logsumexp", multiply, logarithm, c.number(math.log2(math.e), logarithm))
+    scores = kept_scores(c, c.product("scores", q, turned(k)), kept)
+    power = c.value("power", ex2_approx, c.value("power_shifted", subtract, run.scaled_scores(scores), scaled))
+    if kept is not None and not c.has_infinity(scores):
+        power = c.select(kept, power, c.number(0.0, power))
+    by_probability = c.product("probability_gradient", g, turned(v))
+    result = c.value("result", multiply, power, c.value("centred", subtract, by_probability, delta))
+    power, result = c.converted("rounded_power", power, q), c.converted("rounded_result", result, q)
+    by_value: Array | None = None
+    by_key: Array | None = None
+    for start in reversed(range(0, queries, size)):
+        rows = slice(start, min(start + size, queries))
+        by_value = c.product("value_gradient", turned(power[..., rows, :]), g[..., rows, :], by_value)
+        by_key = c.product("key_product", turned(result[..., rows, :]), q[..., rows, :], by_key)
+    by_query: Array | None = None
+    for start in range(0, keys, size):
+        part = c.product("query_product", result[..., start : start + size], k[..., start : start + size, :])
+        by_query = c.converted("query_sum", part) if by_query is None else c.value("query_sum", add, by_query, part)
+    by_query = c.value("query_gradient", multiply, by_query, c.number(scale, by_query))
+    return by_query, c.value("key_gradient", multiply, by_key, c.number(scale, by_key)), by_value
+
+
+def _delta_lanes(c: Computation, g: Array, output: Array) -> Array:
+    """Return the sums of products of 8 lanes, each of 8 elements next to each other. Missing elements are +0."""
+    padding = -g.shape[-1] % (DELTA_LANES * DELTA_ELEMENTS)
+
+    def by_lane(x: Any) -> Any:
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, padding)]).reshape(*x.shape[:-1], -1, DELTA_ELEMENTS)
+
+    left, right = c.moved(by_lane, g), c.moved(by_lane, output)
+    total = c.value("delta_lanes", multiply, left[..., 0], right[..., 0])
+    for n in range(1, DELTA_ELEMENTS):
+        total = c.value("delta_lanes", fma, left[..., n], right[..., n], total)
+    return total
+
+
 class _Rows:
     """The rows of one call: they run over blocks of keys, and over parts of the keys."""
 
@@ -179,6 +254,10 @@ class _Rows:
         if c.variant == "efficient-kernel":
             log2e = c.number_of(log2e, x)
         return c.value(step, multiply, x, c.number(scale * log2e, x))
+
+    def scaled_scores(self, scores: Array) -> Array:
+        """Return scores * scale * log2(e)."""
+        return self._scaled("scaled_scores", scores)
 
     def part(
         self, k: Array, v: Array, kept: NDArray[np.bool_] | None, block: int, last_first: bool
@@ -198,7 +277,7 @@ class _Rows:
                 largest = c.larger("max", previous, largest)
             reference = c.finite_or_zero(largest)
             scaled_max = self._scaled("scaled_max", reference)
-            shifted = c.value("shifted", subtract, self._scaled("scaled_scores", scores), scaled_max)
+            shifted = c.value("shifted", subtract, self.scaled_scores(scores), scaled_max)
             powers = c.value("exp", ex2_approx, shifted)
             if visible is not None and not c.has_infinity(scores):
                 powers = c.select(visible, powers, c.number(0.0, powers))

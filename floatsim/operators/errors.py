@@ -444,7 +444,7 @@ def _examples(fmt: FloatFormat, scale: float) -> dict[str, tuple[tuple[Any, ...]
         "linear_backward": ((gradients, activations, np.transpose(weights)), {}),
         "layer_norm_backward": ((gradients, logits), {}),
         "rms_norm_backward": ((gradients, logits), {}),
-        "attention_backward": ((tokens, tokens, tokens, tokens), {"causal": True}),
+        "attention_backward": ((tokens, tokens, tokens, tokens), {"causal": True, "block": 64}),
         "batch_norm_backward": ((gradients, logits, zeros[:32], ones[:32], ones[:32]), {"training": True}),
         "residual_add_backward": ((gradients, (32,)), {}),
         "conv2d_backward": ((np.resize(gradients, (512, 8, 8, 8)), images, filters), {"padding": 1}),

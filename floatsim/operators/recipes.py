@@ -352,23 +352,36 @@ _NAMED = (
     ),
     Recipe(
         "flash-attention-2",
-        formats={EVERY: _ENDS, "attention": {"probabilities": SAME}},
+        formats={
+            EVERY: _ENDS,
+            "attention": {"probabilities": SAME},
+            "attention_backward": dict.fromkeys(
+                ("probabilities", "forward_output", "rounded_power", "rounded_result"), SAME
+            ),
+        },
         accumulations={
             "attention": {
                 "scores": "hopper",
                 "product": "hopper",
                 "sum": "pairwise(same, tree=halving)",
                 "weight_sum": "pairwise(same, tree=halving)",
-            }
+            },
+            "attention_backward": {
+                **dict.fromkeys(
+                    ("scores", "product", "probability_gradient", "value_gradient", "query_product", "key_product"),
+                    "hopper",
+                ),
+                **dict.fromkeys(("sum", "delta"), "pairwise(same, tree=halving)"),
+            },
         },
         functions="cuda",
-        variants={"attention": "flash-kernel"},
-        operators=("attention",),
+        variants={"attention": "flash-kernel", "attention_backward": "flash-kernel"},
+        operators=("attention", "attention_backward"),
         source="FlashAttention-2 in PyTorch 2.11.0 on an H200 (SDPBackend.FLASH_ATTENTION), FP16 or BF16 operands: "
         "csrc/flash_attn/src/softmax.h, flash_fwd_kernel.h and flash_fwd_launch_template.h, and results. Key blocks "
         "from the last to the first, probabilities in the format of the operands, ex2.approx",
         evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal, keys in one part and in two: all "
-        "bits. Other d and more than two parts are from the source.",
+        "bits. Other d and more than two parts are from the source. Gradients: d of 64, 64 to 200 keys: all bits.",
     ),
     Recipe(
         "cudnn-attention",

@@ -214,12 +214,16 @@ OPERATORS: dict[str, OperatorSteps] = {
     "attention_backward": _operator(
         "gradient query key value",
         "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient query_product "
-        "key_product",
+        "key_product product delta",
         standard="scores scaled masked max shifted exp sum quotient probabilities value_gradient probability_gradient "
         "product sum_of_products difference result scaled_result query_gradient key_gradient output",
         scale_both="scaled scaled_key scores masked max shifted exp sum quotient probabilities value_gradient "
         "probability_gradient product sum_of_products result query_product query_gradient key_product key_gradient "
         "output",
+        flash_kernel=f"{_FUSED} difference scaled_difference factor rescaled lanes {_NORMALIZED} log scaled_log "
+        "logsumexp forward_output delta_lanes delta scaled_logsumexp power_shifted power rounded_power "
+        "probability_gradient centred result rounded_result value_gradient query_product query_sum query_gradient "
+        "key_product key_gradient output",
     ),
     "conv2d_backward": _operator(
         "gradient input weight",

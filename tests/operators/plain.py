@@ -267,11 +267,7 @@ def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
         return [r("output", o) for o in parts[0][0]]
     logs = []
     for _, total, largest in parts:
-        log = r(
-            "scaled_log", r.device("log", lg2_approx, total or Fraction(1), "sum") * rounded(LN_2, r.formats["log"])
-        )
-        found = r("logsumexp", (largest or 0) * rounded(scale, r.formats["max"]) + log)
-        logs.append(found if total else None)
+        logs.append(scaled_logarithm(r, total, largest, scale) if total else None)
     largest = r("largest", max((log for log in logs if log is not None), default=Fraction(0)))
     powers = [Fraction(0) if log is None else exp_of(r, "weight_exp", "weight_shifted", log - largest) for log in logs]
     total = r.f("weight_log", "log", r.sum("weight_sum", powers) or Fraction(1), "weight_sum")
@@ -280,6 +276,11 @@ def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
         weight = Fraction(0) if log is None else exp_of(r, "part_weight", "weight_exponent", log - total)
         outputs = [r("combined", weight * o + old) for o, old in zip(part, outputs, strict=True)]
     return [r("output", o) for o in outputs]
+
+
+def scaled_logarithm(r, total, largest, scale):
+    log = r.device("log", lg2_approx, total or Fraction(1), "sum") * rounded(LN_2, r.formats["log"])
+    return r("logsumexp", (largest or 0) * rounded(scale, r.formats["max"]) + r("scaled_log", log))
 
 
 def exp_of(r, step, source, x):
@@ -639,6 +640,8 @@ def norm_backward_by_threads(r, g, x, weight, eps, centre):
 def attention_backward(r, g, q, k, v, kept, scale, variant):
     operands = (("gradient", g), ("query", q), ("key", k), ("value", v))
     g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
+    if variant == "flash-kernel":
+        return flash_gradients(r, g, q, k, v, kept, scale, 2)
     probabilities, gradients, both = [], [], variant == "scale-both"
     root = Fraction(math.sqrt(float(scale)))
     if both:
@@ -673,6 +676,53 @@ def attention_backward(r, g, q, k, v, kept, scale, variant):
     by_query = [[r("output", r.dot("query_gradient", row, c)) for c in columns_of(k)] for row in gradients]
     by_key = [[r("output", r.dot("key_gradient", row, c)) for c in columns_of(q)] for row in columns_of(gradients)]
     return by_query, by_key, by_value
+
+
+def flash_gradients(r, g, q, k, v, kept, scale, block):
+    """Every row has a key, there are two blocks of keys, and at most 8 elements of a row of values."""
+    powers, results = [], []
+    for i, row in enumerate(q):
+        output, total, largest = fused_part(r, row, k, v, kept[i], "flash-kernel", scale, block, True)
+        logarithm, lane = scaled_logarithm(r, total, largest, scale), Fraction(0)
+        for a, b in zip(g[i], output, strict=True):
+            lane = r("delta_lanes", lane + a * r("forward_output", b))
+        delta = r("delta", lane)
+        subtracted = r("scaled_logsumexp", logarithm * rounded(LOG2_E, r.formats["logsumexp"]))
+        fmt = r.formats["scores"]
+        c = rounded(Fraction(float(rounded(scale, fmt)) * float(np.log2(np.e))), fmt)
+        line, slope = [], []
+        for j, key in enumerate(k):
+            shifted = r("power_shifted", r("scaled_scores", r.dot("scores", row, key) * c) - subtracted)
+            power = r.device("power", ex2_approx, shifted, "power_shifted") if kept[i][j] else Fraction(0)
+            centred = r("centred", r.dot("probability_gradient", g[i], v[j]) - delta)
+            line.append(r("rounded_power", power))
+            slope.append(r("rounded_result", r("result", power * centred)))
+        powers.append(line)
+        results.append(slope)
+    starts = reversed(range(0, len(q), block))
+    order = [i for start in starts for i in range(start, min(start + block, len(q)))]
+
+    def over_queries(step, columns, rows):
+        """Blocks of queries from the last to the first, in one accumulator."""
+        others = [[column[i] for i in order] for column in columns_of(rows)]
+        return [[r.dot(step, [column[i] for i in order], other) for other in others] for column in columns]
+
+    by_query = [
+        [
+            r("query_sum", r("query_sum", first) + second)
+            for first, second in (
+                [r.dot("query_product", slope[n : n + block], column[n : n + block]) for n in (0, block)]
+                for column in columns_of(k)
+            )
+        ]
+        for slope in results
+    ]
+    by_key = over_queries("key_product", columns_of(results), q)
+    ends = [
+        [[r("output", r(f"{name}_gradient", e * rounded(scale, r.formats[source]))) for e in row] for row in rows]
+        for name, source, rows in (("query", "query_sum", by_query), ("key", "key_product", by_key))
+    ]
+    return *ends, each(r, "output", over_queries("value_gradient", columns_of(powers), g))
 
 
 def scaled_products(r, step, product, rows, m, root):

@@ -7,6 +7,7 @@ training/attention.npz. Their operands are made again by NumPy.
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -74,10 +75,11 @@ def test_recorded_gradients(fmt):
         g, q, k, v = (
             fs.FloatArray(sample[f"{name}|{key}"], fs.as_format(fmt)) for name in ("gradient", "query", "key", "value")
         )
-        for causal in (False, True):
-            found = ops.attention_backward(g, q, k, v, causal=causal, recipe="math")
+        for recipe, causal in itertools.product(("flash-attention-2", "math"), (False, True)):
+            found = ops.attention_backward(g, q, k, v, causal=causal, recipe=recipe)
             for name, gradient in zip(("query", "key", "value"), found, strict=True):
-                np.testing.assert_array_equal(gradient.codes, sample[f"{name}_gradient|{key}|causal={causal}"])
+                kept = sample[f"{name}_gradient|{recipe}|{key}|causal={causal}"]
+                np.testing.assert_array_equal(gradient.codes, kept)
 
 
 def test_the_sample_is_small():
@@ -101,13 +103,15 @@ def test_all_recorded_outputs(recipe, fmt, causal):
 @needs_recordings
 @formats
 @pytest.mark.parametrize("causal", [False, True])
-def test_all_recorded_gradients(fmt, causal):
+@pytest.mark.parametrize("recipe", ["flash-attention-2", "math"])
+def test_all_recorded_gradients(recipe, fmt, causal):
     with recording("attention") as recorded:
         for keys in (64, 128, 200):
             q, k, v, g = operands([13, keys, 64], (1, 2, keys, 64), fmt)
-            found = ops.attention_backward(g, q, k, v, causal=causal, recipe="math")
+            found = ops.attention_backward(g, q, k, v, causal=causal, recipe=recipe)
             for name, gradient in zip(("dq", "dk", "dv"), found, strict=True):
-                np.testing.assert_array_equal(gradient.codes, recorded[f"{name}|MATH|{fmt}|{keys}|64|causal={causal}"])
+                key = f"{name}|{RECIPES[recipe]}|{fmt}|{keys}|64|causal={causal}"
+                np.testing.assert_array_equal(gradient.codes, recorded[key], err_msg=key)
 
 
 @needs_recordings
@@ -165,6 +169,32 @@ def test_blocks_that_are_not_known(recipe, d):
     with pytest.raises(ValueError, match=f"are not known for d = {d}; give block="):
         ops.attention(q, k, v, recipe=recipe)
     assert np.isfinite(ops.attention(q, k, v, recipe=recipe, block=64).values).all()
+
+
+def test_gradients_that_are_not_known():
+    q, k, v, g = operands(1, (300, 64), "fp16")
+    call, recipe = ops.attention_backward, {"recipe": "flash-attention-2"}
+    with pytest.raises(ValueError, match="of 3 blocks of 128 keys in no fixed order; at most 2 blocks are computed"):
+        call(g, q, k, v, **recipe)
+    with pytest.raises(ValueError, match="the gradients of FlashAttention-2 are not known for d = 32; give block="):
+        call(*(x[:9, :32] for x in (g, q, k, v)), **recipe)
+    with pytest.raises(TypeError, match="mask must be booleans for the variant 'flash-kernel'"):
+        call(g[:9], q[:9], k[:9], v[:9], mask=fs.array(np.zeros((9, 9)), "fp32"), **recipe)
+    with pytest.raises(ValueError, match="block"):
+        call(g[:9], q[:9], k[:9], v[:9], block=0, **recipe)
+
+
+def test_a_query_without_keys_has_no_gradient():
+    q, k, v, g = operands(1, (8, 64), "fp16")
+    mask = np.ones((8, 8), bool)
+    mask[3] = False
+    found = ops.attention_backward(g, q, k, v, mask=mask, recipe="flash-attention-2")
+    rest = np.arange(8) != 3
+    for name in ("key", "value"):
+        alone = ops.attention_backward(g[rest], q[rest], k, v, recipe="flash-attention-2")
+        np.testing.assert_array_equal(getattr(found, name).values, getattr(alone, name).values)
+    assert not found.query.values[3].any()
+    assert np.isfinite(found.query.values).all()
 
 
 def test_splits_that_are_not_known():

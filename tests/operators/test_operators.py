@@ -326,8 +326,10 @@ def calls(fmt="fp16"):
         "linear_backward": lambda **k: ops.linear_backward(x, x, matrix, **k).weight,
         "layer_norm_backward": lambda **k: ops.layer_norm_backward(x, x, w, **k).x,
         "rms_norm_backward": lambda **k: ops.rms_norm_backward(x, x, w, **k).x,
-        "attention_backward": lambda **k: ops.attention_backward(
-            x, x, x, x, mask=fs.array(np.zeros((3, 3)), fmt), **k
+        "attention_backward": lambda variant, **k: ops.attention_backward(
+            x, x, x, x, variant=variant, **(
+                {"block": 2} if variant == "flash-kernel" else {"mask": fs.array(np.zeros((3, 3)), fmt)}
+            ), **k,
         ).query,
         "batch_norm_backward": lambda variant, **k: ops.batch_norm_backward(
             x, x, b, positive, w, training=variant == "training", **k
