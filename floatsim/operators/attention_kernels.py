@@ -200,8 +200,10 @@ def fused_gradients(
     def turned(x: Array) -> Array:
         return np.swapaxes(x, -1, -2)
 
+    keys_of_block = kernel.block(d) if block is None else block
+    assert keys_of_block is not None
     run = _Rows(c, q, scale)
-    output, total, largest = run.part(k, v, kept, kernel.block(d) if block is None else block, kernel.last_block_first)
+    output, total, largest = run.part(k, v, kept, keys_of_block, kernel.last_block_first)
     logarithm = run.logsumexp(total, largest)
     logarithm = c.select(c.nonzero(total), logarithm, c.number(0.0, logarithm))
     delta = c.sum("delta", _delta_lanes(c, g, c.converted("forward_output", output, q)))
