@@ -50,9 +50,9 @@ More
     training        policies (formats of a training run), loss scaling, optimizers, small networks
     sweep           a function for every item of a grid, in processes or on other machines, as a table
     testing         assert_bit_equal, assert_max_ulp, assert_product ...: is a kernel correct, and if not, where?
-    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
-                    quantization (formats and schemes), torch (an unmodified PyTorch model in a number format; it needs
-                    PyTorch), reference (the specification on exact integers)
+    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), approx (functions as a GPU approximates
+                    them), njit (in Numba loops), datasets, quantization (formats and schemes), torch (an unmodified
+                    PyTorch model in a number format; it needs PyTorch), reference (the specification on exact integers)
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
 itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.

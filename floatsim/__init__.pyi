@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
-    datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
+    approx as approx, datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
     quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
     training as training,
 )
@@ -58,10 +58,10 @@ __all__ = [
     "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW",
     "Overflow", "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Residue", "Rounding", "Sequential",
     "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Tininess", "Tree", "UNDERFLOW",
-    "absolute", "acos", "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context",
-    "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum",
-    "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf",
-    "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
+    "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale",
+    "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh",
+    "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
+    "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
     "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context",
     "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "isfinite", "isinf", "isnan",
     "issubnormal", "less", "less_equal", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
