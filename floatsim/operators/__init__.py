@@ -22,6 +22,7 @@ _HOMES = {
     ".norms": "BatchNorm batch_norm layer_norm rms_norm",
     ".linear": "linear residual_add",
     ".attention": "attention",
+    ".attention_kernels": "key_splits",
     ".convolution": "avg_pool conv2d embedding max_pool",
     ".activations": "gelu relu sigmoid silu softplus tanh",
     ".cells": "LSTMState gru_cell lstm_cell rnn_cell",

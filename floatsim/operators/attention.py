@@ -1,4 +1,4 @@
-"""Attention: plain, and in the order of FlashAttention-2."""
+"""Attention: plain, in the order of FlashAttention-2, and in the orders of fused GPU kernels."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.functions import exp, exp2, reciprocal
 from floatsim.formats._validation import as_flag, as_index, as_real
+from floatsim.operators.attention_kernels import KERNELS, fused_attention, kept_scores
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
-__all__ = ["attention", "attention_mask", "attention_probabilities"]
+__all__ = ["attention", "attention_mask", "attention_probabilities", "scaled_operands"]
 
 
 @operator
 def attention(
     query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False, scale: float | None = None,
-    block: int = 64, last_block_first: bool = True, **keywords: Unpack[RecipeKeywords],
+    block: int | None = None, last_block_first: bool | None = None, splits: int | None = None,
+    **keywords: Unpack[RecipeKeywords],
 ) -> Any:  # fmt: skip
     """Return softmax(query @ key.T * scale) @ value.
 
@@ -33,16 +35,20 @@ def attention(
         FloatArrays or arrays whose dtype is a format. The leading axes, batch and heads, broadcast.
     mask : array_like, (..., queries, keys), optional
         Booleans: True for the keys that take part. Or floats, which are added to the scaled scores and not rounded
-        before; not for FlashAttention-2.
+        before; not for FlashAttention-2 and the fused kernels.
     causal : bool
         Query i takes the keys up to i + keys - queries.
     scale : float, optional
         Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
-    block : int
-        The number of keys of a block of FlashAttention-2. The last block may be shorter.
-    last_block_first : bool
-        The order of the key blocks of FlashAttention-2: from the last to the first, as its kernel runs them, or from
-        the first to the last.
+    block : int, optional
+        The number of keys of a block of FlashAttention-2 and of the fused kernels. The last block may be shorter.
+        Default: 64 for "flash-attention-2"; for the fused kernels their own, by d.
+    last_block_first : bool, optional
+        The order of the key blocks: from the last to the first, or from the first to the last. Default: from the last
+        for the variants of FlashAttention-2, from the first for "cudnn-kernel" and "efficient-kernel".
+    splits : int, optional
+        For "flash-kernel", into how many parts of whole blocks the keys are split. Default: 1 if `block` is given, else
+        as on a GPU with 132 multiprocessors, by `fs.operators.key_splits`.
     {keywords}
 
     Returns
@@ -56,7 +62,9 @@ def attention(
         For operands without a float format, for other masks, and for unknown keywords.
     ValueError
         For unknown recipes, variants and steps, with the nearest match, for shapes that do not fit, and for operands
-        that the accumulation of a step does not take, such as FP32 in a Tensor Core.
+        that the accumulation of a step does not take, such as FP32 in a Tensor Core. For a fused kernel without
+        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and up to 64 for
+        "efficient-kernel", where d of 128 and 64 were recorded, and for 64 and 128 for "cudnn-kernel".
 
     Notes
     -----
@@ -73,6 +81,29 @@ def attention(
       block_sum; probabilities = the conversion of exp; rescaled_output = o * factor; product = rescaled_output +
       probabilities @ value, where rescaled_output enters the sum as `c` of `fs.matmul`. The first block has no steps
       difference to rescaled, and no rescaled_output. Last, inverse = 1 / sum; normalized = product * inverse.
+
+    - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores =
+      scaled @ scaled_key.T; the rest as in "scale-after".
+    - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once; in
+      "efficient-kernel" scale, log2(e) and the product are rounded. For each block: scores and max as above;
+      scaled_max = max * c; scaled_scores = scores * c; shifted = scaled_scores - scaled_max; exp = ex2.approx(shifted);
+      probabilities = the conversion of exp. From the second block on, with the largest score m of the blocks before:
+      in "flash-kernel" difference = m - max; scaled_difference = difference * c; factor =
+      ex2.approx(scaled_difference); else scaled_previous = m * c; difference = scaled_previous - scaled_max; factor =
+      ex2.approx(difference). rescaled_output and product as above. Lane q of a row has the columns 8n + 2q and
+      8n + 2q + 1 of a block, n = 0, 1, ..., q = 0 to 3.
+      "flash-kernel": the first term of a block in a lane is rescaled = lane * factor + exp, one rounding; lanes adds
+      the others in order. Last, sum = sum of the lanes.
+      "cudnn-kernel": block_sum = sum of a lane's terms; lanes = lane * factor + block_sum, one rounding. Last, sum as
+      above.
+      "efficient-kernel": block_sum = sum of a lane's terms in 32 keys; warp_sum = sum of the lanes; rescaled = sum *
+      factor; sum adds the warps in order.
+      At the end, inverse = 1 / sum, in "cudnn-kernel" rcp.approx(sum); normalized = product * inverse.
+      Keys in parts: log = lg2.approx(sum); scaled_log = log * ln(2); logsumexp = max * scale + scaled_log, one
+      rounding. largest = the largest logsumexp; weight_shifted = logsumexp - largest; weight_exp = exp(weight_shifted);
+      weight_sum = sum of weight_exp, with zeros up to a power of two; weight_log = log(weight_sum); total = weight_log
+      + largest; weight_exponent = logsumexp - total; part_weight = exp(weight_exponent); combined = part_weight *
+      normalized + combined, one rounding, from the first part on.
 
     A boolean mask replaces scores by -infinity. In a format without infinity it replaces them by the lowest finite
     number, and the exponentials by 0. It is no step, because it rounds nothing. A largest score of -infinity counts as
@@ -100,11 +131,15 @@ def attention(
             raise ValueError("attention without keys; a mask may remove keys")
         kept, addend = attention_mask(mask, causal, q.shape[-2], k.shape[-2])
         factor = 1 / math.sqrt(q.shape[-1]) if scale is None else as_real(scale, "scale")
-        block = as_index(block, "block", 1, 1 << 31)
-        if c.variant == "flash-attention-2":
-            if addend is not None:
-                raise TypeError("mask must be booleans for the variant 'flash-attention-2'")
-            found = _flash(c, q, k, v, kept, factor, block, last_block_first)
+        block = None if block is None else as_index(block, "block", 1, 1 << 31)
+        splits = None if splits is None else as_index(splits, "splits", 1, 1 << 31)
+        last_first = None if last_block_first is None else as_flag(last_block_first, "last_block_first")
+        if addend is not None and (c.variant in KERNELS or c.variant == "flash-attention-2"):
+            raise TypeError(f"mask must be booleans for the variant {c.variant!r}")
+        if c.variant in KERNELS:
+            found = fused_attention(c, q, k, v, kept, factor, block=block, last_block_first=last_first, splits=splits)
+        elif c.variant == "flash-attention-2":
+            found = _flash(c, q, k, v, kept, factor, block or 64, last_first is not False)
         else:
             found = _plain(c, q, k, v, kept, addend, factor)
         return c.result(c.converted("output", found))
@@ -131,18 +166,21 @@ def attention_mask(mask: Any, causal: bool, queries: int, keys: int) -> tuple[ND
     return kept, addend
 
 
+def scaled_operands(c: Computation, q: Array, k: Array, scale: float) -> tuple[Array, Array]:
+    """Return the steps scaled and scaled_key of the variant "scale-both"."""
+    root = math.sqrt(abs(scale))
+    scaled = c.value("scaled", multiply, q, c.number(math.copysign(root, scale), q))
+    return scaled, c.value("scaled_key", multiply, k, c.number(root, k))
+
+
 def attention_probabilities(c: Computation, scores: Array, kept: NDArray[np.bool_] | None) -> Array:
     """Return the steps max to probabilities, from the masked scores. `kept` has the keys that take part."""
-    scores = _kept(c, scores, kept)
+    scores = kept_scores(c, scores, kept)
     largest = c.finite_or_zero(c.maximum("max", scores))
     powers = c.value("exp", exp, c.value("shifted", subtract, scores, largest))
     powers = _kept_powers(c, scores, powers, kept)
     total = c.one_for_zero(c.sum("sum", powers))
     return c.converted("probabilities", c.value("quotient", divide, powers, total))
-
-
-def _kept(c: Computation, scores: Array, kept: NDArray[np.bool_] | None) -> Array:
-    return scores if kept is None else c.select(kept, scores, c.lowest(scores))
 
 
 def _kept_powers(c: Computation, scores: Array, powers: Array, kept: NDArray[np.bool_] | None) -> Array:
@@ -158,6 +196,9 @@ def _plain(
     keys = np.swapaxes(k, -1, -2)
     if c.variant == "scale-before":
         scores = c.product("scores", c.value("scaled", multiply, q, c.number(scale, q)), keys)
+    elif c.variant == "scale-both":
+        scaled, scaled_key = scaled_operands(c, q, k, scale)
+        scores = c.product("scores", scaled, np.swapaxes(scaled_key, -1, -2))
     else:
         scores = c.product("scores", q, keys)
         scores = c.value("scaled", multiply, scores, c.number(scale, scores))
@@ -175,11 +216,11 @@ def _flash(
     largest: Array | None = None
     total: Array | None = None
     output: Array | None = None
-    for start in reversed(starts) if as_flag(last_block_first, "last_block_first") else starts:
+    for start in reversed(starts) if last_block_first else starts:
         part = slice(start, min(start + block, keys))
         scores = c.product("scores", q, np.swapaxes(k[..., part, :], -1, -2))
         visible = None if kept is None else np.broadcast_to(kept, (*kept.shape[:-1], keys))[..., part]
-        scores = _kept(c, scores, visible)
+        scores = kept_scores(c, scores, visible)
         previous, largest = largest, c.maximum("max", scores)
         if previous is not None:
             largest = c.larger("max", previous, largest)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from floatsim.arrays.array.types import Floats
-from floatsim.arrays.elementwise.arithmetic import add, multiply
-from floatsim.operators.attention import attention_mask, attention_probabilities
+from floatsim.arrays.elementwise.arithmetic import add, fma, multiply
+from floatsim.formats._validation import as_index, as_real
+from floatsim.operators.attention import attention_mask, attention_probabilities, scaled_operands
+from floatsim.operators.attention_kernels import fused_gradients
 from floatsim.operators.computation import Array, RecipeKeywords, computation, operator
 from floatsim.operators.softmax_backward import softmax_gradient
 
@@ -33,7 +35,7 @@ class AttentionGradients(NamedTuple):
 @operator
 def attention_backward(
     gradient: Floats, query: Floats, key: Floats, value: Floats, *, mask: Any = None, causal: bool = False,
-    scale: float | None = None, **keywords: Unpack[RecipeKeywords],
+    scale: float | None = None, block: int | None = None, **keywords: Unpack[RecipeKeywords],
 ) -> AttentionGradients:  # fmt: skip
     """Return the gradients of attention by its operands. The probabilities are computed again.
 
@@ -50,6 +52,8 @@ def attention_backward(
         As in `fs.operators.attention`. A mask of floats has no gradient.
     scale : float, optional
         Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
+    block : int, optional
+        For "flash-kernel", the numbers of queries and of keys of a block. Default: 128, for d of 64.
     {keywords}
 
     Returns
@@ -61,12 +65,29 @@ def attention_backward(
 
     Notes
     -----
-    The steps: gradient, query, key and value, the conversions of the operands; scores to probabilities as in the
-    variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient; probability_gradient
-    = gradient @ value.T; product, sum_of_products, difference and result as the steps of
+    The steps of "standard": gradient, query, key and value, the conversions of the operands; scores to probabilities
+    as in the variant "scale-after" of `fs.operators.attention`; value_gradient = probabilities.T @ gradient;
+    probability_gradient = gradient @ value.T; product, sum_of_products, difference and result as the steps of
     `fs.operators.softmax_backward`, of probability_gradient and probabilities; scaled_result = result * scale;
     query_gradient = scaled_result @ key; key_gradient = scaled_result.T @ query. The results are converted to the
     format of output.
+
+    "scale-both": scaled to probabilities as in the variant of that name of `fs.operators.attention`; value_gradient and
+    probability_gradient as above; product = probability_gradient * probabilities; sum_of_products = sum of product;
+    result = product - probabilities * sum_of_products, one rounding; query_product = result @ scaled_key;
+    query_gradient = query_product * sqrt(scale), with the sign of scale; key_product = result.T @ scaled; key_gradient
+    = key_product * sqrt(scale).
+
+    "flash-kernel": scores to logsumexp as in the variant of that name of `fs.operators.attention`, with keys in one
+    part; forward_output = the conversion of normalized. delta_lanes: lane i multiplies the elements 8i to 8i + 7 of
+    gradient and forward_output, and adds with one rounding of each; delta = sum of the lanes. scaled_logsumexp =
+    logsumexp * log2(e); power_shifted = scaled_scores - scaled_logsumexp; power = ex2.approx(power_shifted);
+    rounded_power = the conversion of power; probability_gradient as above; centred = probability_gradient - delta;
+    result = power * centred; rounded_result = the conversion of result. value_gradient = rounded_power.T @ gradient,
+    and key_product = rounded_result.T @ query, both over blocks of queries from the last to the first;
+    query_product = rounded_result @ key of a block of keys; query_sum adds the second block to the first.
+    query_gradient and key_gradient are the products times scale. The kernel adds three and more blocks of keys in no
+    fixed order, so they are refused.
 
     Examples
     --------
@@ -86,21 +107,45 @@ def attention_backward(
             or g.shape != (*q.shape[:-1], v.shape[-1])
         ):
             raise ValueError(f"gradient {g.shape}, query {q.shape}, key {k.shape} and value {v.shape} do not fit")
-        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else as_real(scale, "scale")
 
         def turned(x: Array) -> Array:
             return np.swapaxes(x, -1, -2)
 
-        scores = c.product("scores", q, turned(k))
-        scores = c.value("scaled", multiply, scores, c.number(factor, scores))
-        kept, addend = attention_mask(mask, causal, *scores.shape[-2:])
+        if c.variant == "flash-kernel":
+            kept, addend = attention_mask(mask, causal, q.shape[-2], k.shape[-2])
+            if addend is not None:
+                raise TypeError("mask must be booleans for the variant 'flash-kernel'")
+            size = None if block is None else as_index(block, "block", 1, 1 << 31)
+            found = fused_gradients(c, g, q, k, v, kept, factor, size)
+            return AttentionGradients(*(c.result(c.converted("output", each)) for each in found))
+        both = c.variant == "scale-both"
+        if both:
+            scaled, scaled_key = scaled_operands(c, q, k, factor)
+            scores = c.product("scores", scaled, turned(scaled_key))
+        else:
+            scores = c.product("scores", q, turned(k))
+            scores = c.value("scaled", multiply, scores, c.number(factor, scores))
+        kept, addend = attention_mask(mask, causal, q.shape[-2], k.shape[-2])
         if addend is not None:
             scores = c.value("masked", add, scores, addend)
         probabilities = attention_probabilities(c, scores, kept)
         by_value = c.product("value_gradient", turned(probabilities), g)
         by_probability = c.product("probability_gradient", g, turned(v))
-        result = softmax_gradient(c, by_probability, probabilities, "sum_of_products")
-        scaled = c.value("scaled_result", multiply, result, c.number(factor, result))
-        by_query = c.product("query_gradient", scaled, k)
-        by_key = c.product("key_gradient", turned(scaled), q)
+        if both:
+            product = c.value("product", multiply, by_probability, probabilities)
+            total = c.sum("sum_of_products", product)
+            result = c.value("result", fma, c.negative(probabilities), total, product)
+            by_query, by_key = (
+                c.product("query_product", result, scaled_key),
+                c.product("key_product", turned(result), scaled),
+            )
+            root = math.sqrt(abs(factor))
+            by_query = c.value("query_gradient", multiply, by_query, c.number(math.copysign(root, factor), by_query))
+            by_key = c.value("key_gradient", multiply, by_key, c.number(root, by_key))
+        else:
+            result = softmax_gradient(c, by_probability, probabilities, "sum_of_products")
+            scaled = c.value("scaled_result", multiply, result, c.number(factor, result))
+            by_query = c.product("query_gradient", scaled, k)
+            by_key = c.product("key_gradient", turned(scaled), q)
         return AttentionGradients(*(c.result(c.converted("output", each)) for each in (by_query, by_key, by_value)))

@@ -40,6 +40,7 @@ from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache
 from floatsim.formats._validation import every_name_hint, name_hint
+from floatsim.operators.device_functions import DeviceFunction
 from floatsim.operators.recipes import FLOAT64, RECIPES, SAME, LibrarySum, Recipe, RecipeLike, SumLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
@@ -57,7 +58,8 @@ class RecipeKeywords(TypedDict, total=False):
 
     recipe : Recipe or str, optional
         The format of every intermediate and the accumulation of every sum: "fp32-inside" (default), "all-fp16",
-        "all-bf16", "all-fp32", "pytorch-cpu", "pytorch-cuda", "transformers", "flash-attention-2", "float64", or a
+        "all-bf16", "all-fp32", "pytorch-cpu", "pytorch-cuda", "transformers", "flash-attention-2", "cudnn-attention",
+        "efficient-attention", "math", "float64", or a
         `fs.operators.Recipe`. `fs.operators.RECIPES` has the named recipes.
     variant : str, optional
         The order of computation. Default: the recipe's, or the first one.
@@ -322,7 +324,7 @@ class Computation:
 
     def one_for_zero(self, x: Array) -> Array:
         """Return x, with 1 in the place of zero."""
-        return self.select(x.nonzero(), x, self.number(1.0, x))
+        return self.select(self.nonzero(x), x, self.number(1.0, x))
 
     def moved(self, function: Callable[[Any], Any], x: Array) -> Array:
         """Return x after a function that moves, repeats or pads elements. It gets the codes; the code 0 is +0."""
@@ -331,6 +333,18 @@ class Computation:
     def number(self, value: float, like: Array) -> Array:
         """Return a number, rounded to the format of an intermediate."""
         return array(value, like.format)
+
+    def number_of(self, value: float, like: Array) -> float:
+        """Return a number, rounded to the format of an intermediate, as a float."""
+        return float(self.number(value, like).item())
+
+    def nonzero(self, x: Array) -> Any:
+        """Return which elements are not zero."""
+        return x.nonzero()
+
+    def joined(self, parts: list[Array]) -> Array:
+        """Return arrays of one format, joined along the last axis."""
+        return FloatArray(np.concatenate([x.codes for x in parts], axis=-1), parts[0].format)
 
     def negative(self, x: Array) -> Array:
         """Return x with inverted signs."""
@@ -385,9 +399,9 @@ class Float64Computation(Computation):
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         numbers = [x.values if isinstance(x, FloatArray) else x for x in operands]
         with np.errstate(all="ignore"):
-            twin = OPERATIONS[function.__name__].float64
-            assert twin is not None, function.__name__
-            return twin(*numbers)
+            named = function if isinstance(function, DeviceFunction) else OPERATIONS[function.__name__]
+            assert named.float64 is not None, function
+            return named.float64(*numbers)
 
     def activation(self, step: str, function: Callable[..., Any], x: Array) -> Array:
         return self.value(step, function, x)
@@ -427,6 +441,15 @@ class Float64Computation(Computation):
 
     def number(self, value: float, like: Array) -> Array:
         return value
+
+    def number_of(self, value: float, like: Array) -> float:
+        return value
+
+    def nonzero(self, x: Array) -> Any:
+        return x != 0
+
+    def joined(self, parts: list[Array]) -> Array:
+        return np.concatenate(parts, axis=-1)
 
     def negative(self, x: Array) -> Array:
         return -x

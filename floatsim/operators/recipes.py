@@ -199,6 +199,10 @@ def _each_step_but_products(operator: str) -> dict[str, FormatLike]:
     return {step: SAME for step in steps.names if step not in steps.sums}
 
 
+_ADJACENT = "tree(same, ((0, 1), (2, 3)))"
+_FMA = "sequential(same, fused)"
+_WARP = "strided(sequential(same), 32, pairwise(same, tree=halving))"
+_RECORDED = "Compared with outputs of an NVIDIA H200 (torch 2.11.0, CUDA 13.0, cuDNN 9.19), one batch, two heads:"
 _NO_PACKAGE = "The order was read in the source. It was not compared with an installed library"
 
 FLOAT64 = Recipe(
@@ -348,20 +352,96 @@ _NAMED = (
     ),
     Recipe(
         "flash-attention-2",
+        formats={
+            EVERY: _ENDS,
+            "attention": {"probabilities": SAME},
+            "attention_backward": dict.fromkeys(
+                ("probabilities", "forward_output", "rounded_power", "rounded_result"), SAME
+            ),
+        },
+        accumulations={
+            "attention": {
+                "scores": "hopper",
+                "product": "hopper",
+                "sum": "pairwise(same, tree=halving)",
+                "weight_sum": "pairwise(same, tree=halving)",
+            },
+            "attention_backward": {
+                **dict.fromkeys(
+                    ("scores", "product", "probability_gradient", "value_gradient", "query_product", "key_product"),
+                    "hopper",
+                ),
+                **dict.fromkeys(("sum", "delta"), "pairwise(same, tree=halving)"),
+            },
+        },
+        functions="cuda",
+        variants={"attention": "flash-kernel", "attention_backward": "flash-kernel"},
+        operators=("attention", "attention_backward"),
+        source="FlashAttention-2 in PyTorch 2.11.0 on an H200 (SDPBackend.FLASH_ATTENTION), FP16 or BF16 operands: "
+        "csrc/flash_attn/src/softmax.h, flash_fwd_kernel.h and flash_fwd_launch_template.h, and results. Key blocks "
+        "from the last to the first, probabilities in the format of the operands, ex2.approx",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal, keys in one part and in two: all "
+        "bits. Other d and more than two parts are from the source. Gradients: d of 64, 64 to 200 keys: all bits.",
+    ),
+    Recipe(
+        "cudnn-attention",
+        formats={EVERY: _ENDS, "attention": {"probabilities": SAME}},
+        accumulations={
+            "attention": {"scores": "hopper", "product": "hopper", "block_sum": "sequential(same)", "sum": _ADJACENT}
+        },
+        variants={"attention": "cudnn-kernel"},
+        operators=("attention",),
+        source="cuDNN 9.19 in PyTorch 2.11.0 on an H200 (SDPBackend.CUDNN_ATTENTION), FP16 or BF16 operands, from "
+        "results: key blocks from the first to the last, ex2.approx and rcp.approx",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits.",
+    ),
+    Recipe(
+        "efficient-attention",
         formats={EVERY: _ENDS, "attention": {"probabilities": SAME}},
         accumulations={
             "attention": {
-                "scores": "ampere",
-                "product": "ampere",
-                "block_sum": "strided(sequential(same), 4, pairwise(same, tree=halving))",
+                "scores": "tensorcore(hopper, mma.m16n8k8)",
+                "product": "tensorcore(hopper, mma.m16n8k8)",
+                "block_sum": "sequential(same)",
+                "warp_sum": _ADJACENT,
             }
         },
-        variants={"attention": "flash-attention-2"},
+        variants={"attention": "efficient-kernel"},
         operators=("attention",),
-        source="FlashAttention-2, csrc/flash_attn/src/softmax.h and flash_fwd_kernel.h: FP16 or BF16 operands, FP32 "
-        "inside, key blocks from the last to the first, probabilities in the format of the operands",
-        evidence="Unverified: it has not run on a GPU. The kernel uses ex2.approx, and its four lanes hold pairs of "
-        "columns, so FP32 intermediates differ in the last bits.",
+        source="The memory-efficient attention of PyTorch 2.11.0 on an H200 (SDPBackend.EFFICIENT_ATTENTION), FP16 or "
+        "BF16 operands, from results: key blocks from the first to the last, ex2.approx",
+        evidence=f"{_RECORDED} d of 64, 64 to 512 keys, full and causal: all bits. The order of the keys for d of 128 "
+        "is not known.",
+    ),
+    Recipe(
+        "math",
+        formats={
+            EVERY: _ENDS,
+            "attention": dict.fromkeys(("query", "key", "value"), FP32),
+            "attention_backward": dict.fromkeys(("gradient", "query", "key", "value"), FP32),
+        },
+        accumulations={
+            "attention": {"scores": _FMA, "sum": _WARP, "product": _FMA},
+            "attention_backward": {
+                "scores": _FMA,
+                "sum": _WARP,
+                "sum_of_products": _WARP,
+                "value_gradient": _FMA,
+                "probability_gradient": _FMA,
+                "query_product": _FMA,
+                "key_product": _FMA,
+            },
+        },
+        functions="cuda",
+        variants={"attention": "scale-both", "attention_backward": "scale-both"},
+        operators=("attention", "attention_backward"),
+        source="PyTorch 2.11.0 on an H200, SDPBackend.MATH with FP16 or BF16 operands: "
+        "aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math; FP32 inside, both "
+        "operands scaled by the root, products by a kernel of cuBLAS with one fused operation for each term, softmax "
+        "of at most 1024 keys by 32 lanes, then a butterfly",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits; gradients for d of 64, up "
+        "to 200 keys, and 2 x 4 heads with d of 16 and 32 keys, too. cuBLAS chooses other kernels for other shapes: of "
+        "one head with 64 and 128 keys, 6 of 20,480 bits differ.",
     ),
 )
 

@@ -63,6 +63,8 @@ _CELL_SUMS = (
 )
 _WEIGHTS = "weight_ih_gradient weight_hh_gradient bias_ih_gradient bias_hh_gradient output"
 _CELL = "input hidden weight_ih weight_hh bias_ih bias_hh"
+_FUSED = "scores max scaled_max scaled_scores shifted exp probabilities"
+_NORMALIZED = "rescaled_output product sum inverse normalized"
 _AFFINE = "stabilized rsqrt normalized weighted biased output"
 _THROUGH_ROOT = "weighted_gradient product product_sum normalized correction scaled_weight corrected"
 _ROOT_ENDS = "share scaled_root result weight_product weight_gradient"
@@ -120,11 +122,17 @@ OPERATORS: dict[str, OperatorSteps] = {
     "residual_add": _operator("input residual", "", standard="total output"),
     "attention": _operator(
         "query key value",
-        "scores sum product block_sum",
+        "scores sum product block_sum warp_sum weight_sum",
         scale_after="scores scaled masked max shifted exp sum quotient probabilities product output",
         scale_before="scaled scores masked max shifted exp sum quotient probabilities product output",
+        scale_both="scaled scaled_key scores masked max shifted exp sum quotient probabilities product output",
         flash_attention_2="scores max difference scaled_difference factor rescaled scaled_max shifted exp block_sum "
         "sum probabilities rescaled_output product inverse normalized output",
+        flash_kernel=f"{_FUSED} difference scaled_difference factor rescaled lanes {_NORMALIZED} log scaled_log "
+        "logsumexp largest weight_shifted weight_exp weight_sum weight_log total weight_exponent part_weight combined "
+        "output",
+        cudnn_kernel=f"{_FUSED} scaled_previous difference factor block_sum lanes {_NORMALIZED} output",
+        efficient_kernel=f"{_FUSED} scaled_previous difference factor block_sum warp_sum rescaled {_NORMALIZED} output",
     ),
     "conv2d": _operator("input weight bias", "product", bias_last="product biased output", bias_first="product output"),
     "max_pool": _operator("input", "", standard="max output"),
@@ -205,9 +213,17 @@ OPERATORS: dict[str, OperatorSteps] = {
     ),
     "attention_backward": _operator(
         "gradient query key value",
-        "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient",
+        "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient query_product "
+        "key_product product delta",
         standard="scores scaled masked max shifted exp sum quotient probabilities value_gradient probability_gradient "
         "product sum_of_products difference result scaled_result query_gradient key_gradient output",
+        scale_both="scaled scaled_key scores masked max shifted exp sum quotient probabilities value_gradient "
+        "probability_gradient product sum_of_products result query_product query_gradient key_product key_gradient "
+        "output",
+        flash_kernel=f"{_FUSED} difference scaled_difference factor rescaled lanes {_NORMALIZED} log scaled_log "
+        "logsumexp forward_output delta_lanes delta scaled_logsumexp power_shifted power rounded_power "
+        "probability_gradient centred result rounded_result value_gradient query_product query_sum query_gradient "
+        "key_product key_gradient output",
     ),
     "conv2d_backward": _operator(
         "gradient input weight",

@@ -1,17 +1,21 @@
 """The operators as plain loops over exact fractions, one element at a time: the oracle of the operator tests.
 
 Each operation is exact, then rounded once by `fs.encode` of a fraction. Exponentials, logarithms and inverse roots are
-scalar calls of floatsim. The loops share no code with `floatsim.operators`.
+scalar calls of floatsim. The loops share no code with `floatsim.operators` but the functions of a GPU.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 
 import floatsim as fs
 from floatsim.arrays.elementwise import functions
+from floatsim.operators.device_functions import ex2_approx, lg2_approx, rcp_approx
+
+LN_2, LOG2_E = Fraction(math.log(2)), Fraction(math.log2(math.e))
 
 
 def rounded(x, fmt):
@@ -35,6 +39,11 @@ class Row:
 
     def f(self, step, name, x, source):
         return function(name, x, self.formats[source], self.formats[step])
+
+    def device(self, step, function, x, source):
+        """A function of a GPU of one number, in FP32, rounded to the format of the step."""
+        number = function(fs.array(x, self.formats[source]), format=fs.FP32)
+        return self(step, Fraction(number.item()))
 
     def sum(self, step, terms):
         """In order, from +0, in the format of the step."""
@@ -213,14 +222,25 @@ def linear(r, x, weight, bias, variant):
     return outputs
 
 
-def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True):
+def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True, splits=1):
     q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in (("query", q), ("key", k), ("value", v)))
     if variant == "flash-attention-2":
         return flash(r, q, k, v, kept, scale, block, last_first)
+    if variant.endswith("-kernel"):
+        return [
+            fused_row(r, row, k, v, used, variant, scale, block, last_first, splits)
+            for row, used in zip(q, kept, strict=True)
+        ]
     outputs = []
+    root = Fraction(math.sqrt(float(scale)))
+    if variant == "scale-both":
+        k = [[r("scaled_key", e * rounded(root, r.formats["key"])) for e in row] for row in k]
     for i, row in enumerate(q):
         if variant == "scale-before":
             scaled = [r("scaled", e * rounded(scale, r.formats["query"])) for e in row]
+            scores = [r.dot("scores", scaled, key) for key in k]
+        elif variant == "scale-both":
+            scaled = [r("scaled", e * rounded(root, r.formats["query"])) for e in row]
             scores = [r.dot("scores", scaled, key) for key in k]
         else:
             scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
@@ -234,6 +254,106 @@ def attention(r, q, k, v, kept, variant, scale, block=None, last_first=True):
         probabilities = [r("probabilities", r("quotient", p / total)) for p in powers]
         outputs.append([r("output", r.dot("product", probabilities, column)) for column in zip(*v, strict=True)])
     return outputs
+
+
+def fused_row(r, row, k, v, used, variant, scale, block, last_first, splits):
+    """One row of attention by a fused kernel."""
+    length = -(-len(range(0, len(k), block)) // splits) * block
+    parts = []
+    for start in range(0, len(k), length):
+        here = slice(start, start + length)
+        parts.append(fused_part(r, row, k[here], v[here], used[here], variant, scale, block, last_first))
+    if splits == 1:
+        return [r("output", o) for o in parts[0][0]]
+    logs = []
+    for _, total, largest in parts:
+        logs.append(scaled_logarithm(r, total, largest, scale) if total else None)
+    largest = r("largest", max((log for log in logs if log is not None), default=Fraction(0)))
+    powers = [Fraction(0) if log is None else exp_of(r, "weight_exp", "weight_shifted", log - largest) for log in logs]
+    total = r.f("weight_log", "log", r.sum("weight_sum", powers) or Fraction(1), "weight_sum")
+    total, outputs = r("total", total + largest), [Fraction(0)] * len(v[0])
+    for (part, *_), log in zip(parts, logs, strict=True):
+        weight = Fraction(0) if log is None else exp_of(r, "part_weight", "weight_exponent", log - total)
+        outputs = [r("combined", weight * o + old) for o, old in zip(part, outputs, strict=True)]
+    return [r("output", o) for o in outputs]
+
+
+def scaled_logarithm(r, total, largest, scale):
+    log = r.device("log", lg2_approx, total or Fraction(1), "sum") * rounded(LN_2, r.formats["log"])
+    return r("logsumexp", (largest or 0) * rounded(scale, r.formats["max"]) + r("scaled_log", log))
+
+
+def exp_of(r, step, source, x):
+    return r.f(step, "exp", r(source, x), source)
+
+
+def fused_part(r, row, k, v, used, variant, scale, block, last_first):
+    """The normalized output of some keys, the sum of the exponentials, and the largest score or None."""
+
+    def scaled(step, x, source):
+        fmt = r.formats[source]
+        log2e = float(rounded(LOG2_E, fmt)) if variant == "efficient-kernel" else float(np.log2(np.e))
+        return r(step, x * rounded(Fraction(float(rounded(scale, fmt)) * log2e), fmt))
+
+    starts = list(range(0, len(k), block))
+    largest = lanes = output = None
+    for start in reversed(starts) if last_first else starts:
+        keys = range(start, min(start + block, len(k)))
+        scores = {j: r.dot("scores", row, k[j]) for j in keys}
+        seen = [r("max", scores[j]) for j in keys if used[j]] + ([] if largest is None else [largest])
+        previous, largest = largest, max(seen, default=None)
+        reference = scaled("scaled_max", largest or Fraction(0), "max")
+        powers = []
+        for j in keys:
+            shifted = r("shifted", scaled("scaled_scores", scores[j], "scores") - reference)
+            powers.append(r.device("exp", ex2_approx, shifted, "shifted") if used[j] else Fraction(0))
+        probabilities = [r("probabilities", p) for p in powers]
+        columns = [[v[j][d] for j in keys] for d in range(len(v[0]))]
+        factor = None if lanes is None else Fraction(0)
+        if previous is not None:
+            if variant == "flash-kernel":
+                step, difference = "scaled_difference", r("difference", previous - (largest or 0))
+                exponent = scaled(step, difference, "difference")
+            else:
+                step, exponent = "difference", r("difference", scaled("scaled_previous", previous, "max") - reference)
+            factor = r.device("factor", ex2_approx, exponent, step)
+        lanes = fused_sums(r, powers, lanes, factor, variant)
+        old = [Fraction(0)] * len(columns) if output is None else [r("rescaled_output", o * factor) for o in output]
+        output = [r.dot("product", probabilities, c, o) for o, c in zip(old, columns, strict=True)]
+    total = lanes if variant == "efficient-kernel" else r.sum("sum", lanes)
+    if variant == "cudnn-kernel":
+        inverse = r.device("inverse", rcp_approx, total or Fraction(1), "sum")
+    else:
+        inverse = r("inverse", 1 / (total or Fraction(1)))
+    return [r("normalized", o * inverse) for o in output], total, largest
+
+
+def fused_sums(r, powers, lanes, factor, variant):
+    """The sums of four lanes, or of the row in the memory-efficient kernel, after one more block."""
+    width = 32 if variant == "efficient-kernel" else 8
+    powers = powers + [Fraction(0)] * (-len(powers) % width)
+
+    def of_lane(terms):
+        return [[e for j, e in enumerate(terms) if j % 8 // 2 == lane] for lane in range(4)]
+
+    if variant == "efficient-kernel":
+        warps = [[r.sum("block_sum", lane) for lane in of_lane(powers[n : n + 32])] for n in range(0, len(powers), 32)]
+        sums = [r.sum("warp_sum", warp) for warp in warps]
+        total = None if lanes is None else r("rescaled", lanes * factor)
+        for warp in sums:
+            total = r("sum", warp if total is None else total + warp)
+        return total
+    found = []
+    for lane, terms in enumerate(of_lane(powers)):
+        if variant == "cudnn-kernel":
+            block = r.sum("block_sum", terms)
+            found.append(r("lanes", block if lanes is None else lanes[lane] * factor + block))
+        else:
+            total = r("lanes", terms[0]) if lanes is None else r("rescaled", lanes[lane] * factor + terms[0])
+            for term in terms[1:]:
+                total = r("lanes", total + term)
+            found.append(total)
+    return found
 
 
 def flash(r, q, k, v, kept, scale, block, last_first):
@@ -517,12 +637,22 @@ def norm_backward_by_threads(r, g, x, weight, eps, centre):
     return by_x, by_w, by_b
 
 
-def attention_backward(r, g, q, k, v, kept, scale):
+def attention_backward(r, g, q, k, v, kept, scale, variant):
     operands = (("gradient", g), ("query", q), ("key", k), ("value", v))
     g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
-    probabilities, gradients = [], []
+    if variant == "flash-kernel":
+        return flash_gradients(r, g, q, k, v, kept, scale, 2)
+    probabilities, gradients, both = [], [], variant == "scale-both"
+    root = Fraction(math.sqrt(float(scale)))
+    if both:
+        q, k = (
+            [[r(step, e * rounded(root, r.formats[source])) for e in row] for row in m]
+            for step, m, source in (("scaled", q, "query"), ("scaled_key", k, "key"))
+        )
     for i, row in enumerate(q):
-        scores = [r("scaled", r.dot("scores", row, key) * rounded(scale, r.formats["scores"])) for key in k]
+        scores = [r.dot("scores", row, key) for key in k]
+        if not both:
+            scores = [r("scaled", e * rounded(scale, r.formats["scores"])) for e in scores]
         used = [j for j in range(len(k)) if kept[i][j]]
         largest = r("max", max(scores[j] for j in used))
         powers = [Fraction(0)] * len(k)
@@ -531,13 +661,73 @@ def attention_backward(r, g, q, k, v, kept, scale):
         total = r.sum("sum", powers)
         line = [r("probabilities", r("quotient", p / total)) for p in powers]
         by_probability = [r.dot("probability_gradient", g[i], value) for value in v]
+        probabilities.append(line)
+        if both:
+            products = [r("product", a * b) for a, b in zip(by_probability, line, strict=True)]
+            total = r.sum("sum_of_products", products)
+            gradients.append([r("result", a - p * total) for a, p in zip(products, line, strict=True)])
+            continue
         result = softmax_gradient(r, by_probability, line, "sum_of_products")
         gradients.append([r("scaled_result", e * rounded(scale, r.formats["result"])) for e in result])
-        probabilities.append(line)
     by_value = [[r("output", r.dot("value_gradient", p, c)) for c in columns_of(g)] for p in columns_of(probabilities)]
+    if both:
+        by_query = scaled_products(r, "query_gradient", "query_product", gradients, k, root)
+        return by_query, scaled_products(r, "key_gradient", "key_product", columns_of(gradients), q, root), by_value
     by_query = [[r("output", r.dot("query_gradient", row, c)) for c in columns_of(k)] for row in gradients]
     by_key = [[r("output", r.dot("key_gradient", row, c)) for c in columns_of(q)] for row in columns_of(gradients)]
     return by_query, by_key, by_value
+
+
+def flash_gradients(r, g, q, k, v, kept, scale, block):
+    """Every row has a key, there are two blocks of keys, and at most 8 elements of a row of values."""
+    powers, results = [], []
+    for i, row in enumerate(q):
+        output, total, largest = fused_part(r, row, k, v, kept[i], "flash-kernel", scale, block, True)
+        logarithm, lane = scaled_logarithm(r, total, largest, scale), Fraction(0)
+        for a, b in zip(g[i], output, strict=True):
+            lane = r("delta_lanes", lane + a * r("forward_output", b))
+        delta = r("delta", lane)
+        subtracted = r("scaled_logsumexp", logarithm * rounded(LOG2_E, r.formats["logsumexp"]))
+        fmt = r.formats["scores"]
+        c = rounded(Fraction(float(rounded(scale, fmt)) * float(np.log2(np.e))), fmt)
+        line, slope = [], []
+        for j, key in enumerate(k):
+            shifted = r("power_shifted", r("scaled_scores", r.dot("scores", row, key) * c) - subtracted)
+            power = r.device("power", ex2_approx, shifted, "power_shifted") if kept[i][j] else Fraction(0)
+            centred = r("centred", r.dot("probability_gradient", g[i], v[j]) - delta)
+            line.append(r("rounded_power", power))
+            slope.append(r("rounded_result", r("result", power * centred)))
+        powers.append(line)
+        results.append(slope)
+    starts = reversed(range(0, len(q), block))
+    order = [i for start in starts for i in range(start, min(start + block, len(q)))]
+
+    def over_queries(step, columns, rows):
+        """Blocks of queries from the last to the first, in one accumulator."""
+        others = [[column[i] for i in order] for column in columns_of(rows)]
+        return [[r.dot(step, [column[i] for i in order], other) for other in others] for column in columns]
+
+    by_query = [
+        [
+            r("query_sum", r("query_sum", first) + second)
+            for first, second in (
+                [r.dot("query_product", slope[n : n + block], column[n : n + block]) for n in (0, block)]
+                for column in columns_of(k)
+            )
+        ]
+        for slope in results
+    ]
+    by_key = over_queries("key_product", columns_of(results), q)
+    ends = [
+        [[r("output", r(f"{name}_gradient", e * rounded(scale, r.formats[source]))) for e in row] for row in rows]
+        for name, source, rows in (("query", "query_sum", by_query), ("key", "key_product", by_key))
+    ]
+    return *ends, each(r, "output", over_queries("value_gradient", columns_of(powers), g))
+
+
+def scaled_products(r, step, product, rows, m, root):
+    number = rounded(root, r.formats[product])
+    return [[r("output", r(step, r.dot(product, row, c) * number)) for c in columns_of(m)] for row in rows]
 
 
 def each(r, step, values):

@@ -75,13 +75,14 @@ def test_norm_backward(operator, variant, seed):
 
 
 @seeds
-def test_attention_backward(seed):
-    formats = random_formats("attention_backward", "standard", seed)
+@variants("attention_backward")
+def test_attention_backward(variant, seed):
+    formats = random_formats("attention_backward", variant, seed)
     g, q, k, v = numbers(seed, 4, 2), *(numbers(seed + n, 4, d) for n, d in ((1, 5), (2, 5), (3, 2)))
-    found = ops.attention_backward(*half(g, q, k, v), causal=True, formats=formats)
+    found = ops.attention_backward(*half(g, q, k, v), causal=True, variant=variant, formats=formats, block=2)
     kept = np.tri(4, dtype=bool)
     operands = map(exact, (g, q, k, v))
-    check_all(found, plain.attention_backward(plain.Row(formats), *operands, kept, Fraction(1 / math.sqrt(5))))
+    check_all(found, plain.attention_backward(plain.Row(formats), *operands, kept, Fraction(1 / math.sqrt(5)), variant))
 
 
 @seeds

@@ -164,13 +164,15 @@ def test_attention(variant, seed, masked):
     if masked:
         kept = np.random.default_rng(seed).random((3, 7)) < 0.6
         kept[1] = False
+    splits = 2 if variant == "flash-kernel" and seed != 1 else 1
     found = ops.attention(
         *(fs.array(p, "fp16") for p in (q, k, v)), mask=kept if masked else None, variant=variant, formats=formats,
-        block=3, last_block_first=seed != 2,
+        block=3, last_block_first=seed != 2, splits=splits,
     )  # fmt: skip
     expected = plain.attention(
-        plain.Row(formats), *(exact(p) for p in (q, k, v)), kept, variant, Fraction(1 / math.sqrt(5)), 3, seed != 2
-    )
+        plain.Row(formats), *(exact(p) for p in (q, k, v)), kept, variant, Fraction(1 / math.sqrt(5)), 3, seed != 2,
+        splits,
+    )  # fmt: skip
     check(found, expected)
     if masked:
         check(found[1], [0.0, 0.0])
@@ -324,8 +326,10 @@ def calls(fmt="fp16"):
         "linear_backward": lambda **k: ops.linear_backward(x, x, matrix, **k).weight,
         "layer_norm_backward": lambda **k: ops.layer_norm_backward(x, x, w, **k).x,
         "rms_norm_backward": lambda **k: ops.rms_norm_backward(x, x, w, **k).x,
-        "attention_backward": lambda **k: ops.attention_backward(
-            x, x, x, x, mask=fs.array(np.zeros((3, 3)), fmt), **k
+        "attention_backward": lambda variant, **k: ops.attention_backward(
+            x, x, x, x, variant=variant, **(
+                {"block": 2} if variant == "flash-kernel" else {"mask": fs.array(np.zeros((3, 3)), fmt)}
+            ), **k,
         ).query,
         "batch_norm_backward": lambda variant, **k: ops.batch_norm_backward(
             x, x, b, positive, w, training=variant == "training", **k
@@ -347,8 +351,10 @@ def calls(fmt="fp16"):
             x, x, x, fours[:24], fours[:24], ones[:24], ones[:24], **k
         ).hidden,
         "attention": lambda variant, **k: ops.attention(
-            x, matrix, matrix, variant=variant,
-            **({"block": 3} if variant.startswith("flash") else {"mask": fs.array(np.zeros((3, 8)), fmt)}), **k,
+            x, matrix, matrix, variant=variant, **{
+                "flash-attention-2": {"block": 3}, "flash-kernel": {"block": 3, "splits": 2},
+                "cudnn-kernel": {"block": 3}, "efficient-kernel": {"block": 3},
+            }.get(variant, {"mask": fs.array(np.zeros((3, 8)), fmt)}), **k,
         ),
     }  # fmt: skip
 
@@ -405,8 +411,9 @@ def test_named_recipes(name):
         assert np.isfinite(result.values if isinstance(result, fs.FloatArray) else result).all()
 
 
-def test_unverified_recipes_say_so():
-    assert ops.RECIPES["flash-attention-2"].evidence.startswith("Unverified")
+def test_recorded_recipes_say_so():
+    for name in ("pytorch-cuda", "flash-attention-2", "cudnn-attention", "efficient-attention", "math"):
+        assert "H200" in ops.RECIPES[name].evidence
 
 
 def test_outputs_are_of_the_kind_of_the_input():
@@ -490,7 +497,7 @@ def test_wrong_operands():
         ops.attention(x, x[:, :3], x)
     with pytest.raises(ValueError, match="does not fit 2 queries"):
         ops.attention(x, x, x, mask=np.ones((3, 2), bool))
-    with pytest.raises(ValueError, match=r"(?i)ampere"):
+    with pytest.raises(ValueError, match=r"(?i)hopper"):
         ops.attention(*(fs.array(numbers(1, 4, 5), "fp32") for _ in range(3)), recipe="flash-attention-2")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,12 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.call.options import context
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise.arithmetic import add, subtract
-from floatsim.formats import FloatFormat, FormatLike, as_format
+from floatsim.formats import BF16, FP16, FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
-from floatsim.training.policies.arithmetic import ROUNDINGS, Arithmetic
-from floatsim.training.policies.conversions import check_tensors, nearest_number
+from floatsim.training.policies.arithmetic import ROUNDINGS, Arithmetic, CudaArithmetic, FusedArithmetic
+from floatsim.training.policies.conversions import check_tensors, nearest_number, with_cuda_nan
 from floatsim.training.policies.storage import Storage, as_storage, store, unsigned
 
 __all__ = ["OPTIMIZERS", "SGD", "Adam", "AdamW", "Optimizer", "RMSProp", "as_optimizer"]
@@ -64,6 +64,32 @@ class _Scalars:
         return self.number(a**exponent)
 
 
+class _Recipe(NamedTuple):
+    """How a library updates tensors: the arithmetic of the lines, and the format of the scalars (None: float64)."""
+
+    lines: Arithmetic
+    scalars: FloatFormat | None = None
+
+
+RECIPES = {
+    "cuda": _Recipe(CudaArithmetic(reciprocal_division=True)),
+    "cuda-foreach": _Recipe(CudaArithmetic()),
+    "cuda-fused": _Recipe(FusedArithmetic(), FP32),
+}
+"""PyTorch's optimizers on a GPU: foreach=False, foreach=True, fused=True."""
+_FIXED = ("weights", "state", "weight_rounding", "rounding", "kahan", "scalars")
+"""The options that a recipe fixes."""
+
+
+def _check_format(recipe: str, name: str, weight: FloatFormat, gradient: FloatFormat) -> None:
+    """Raise a ValueError unless a weight and its gradient have one format that was recorded on a GPU."""
+    if weight not in (FP32, BF16, FP16) or gradient != weight:
+        raise ValueError(
+            f"recipe={recipe!r} is known for weights and gradients in one format, FP32, BF16 or FP16; {name!r} has "
+            f"{weight.name} and a gradient in {gradient.name}"
+        )
+
+
 @dataclass
 class Optimizer:
     """The base of all optimizers: the learning rate, the formats, and how a weight is changed.
@@ -92,6 +118,10 @@ class Optimizer:
         the change of the weight w, rounded to its format. Each operation is rounded, ties to even.
     seed : int
         The seed of stochastic rounding.
+    recipe : str, optional
+        How PyTorch 2.11 updates tensors on a GPU: "cuda" (one tensor after the other, foreach=False), "cuda-foreach"
+        (its default) or "cuda-fused" (fused=True). For FP32, BF16 and FP16, in SGD, Adam and AdamW. A recipe fixes all
+        options of formats and roundings. Default: as on a CPU, by `rounding`.
 
     Attributes
     ----------
@@ -107,7 +137,8 @@ class Optimizer:
     Raises
     ------
     TypeError, ValueError
-        For a learning rate that is NaN, infinite or negative, and for unknown formats and names.
+        For a learning rate that is NaN, infinite or negative, for unknown formats and names, and for a recipe together
+        with an option that it fixes.
 
     Notes
     -----
@@ -128,10 +159,12 @@ class Optimizer:
     rounding: str = "line"
     kahan: bool = False
     seed: int = 0
+    recipe: str | None = None
     moments: dict[str, dict[str, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     steps: int = field(default=0, init=False, repr=False)
     weight_steps: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     updates: dict[str, NDArray[np.float64]] | None = field(default=None, init=False, repr=False)
+    _has_recipes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.lr = as_real(self.lr, "lr", 0.0)
@@ -146,6 +179,9 @@ class Optimizer:
             raise ValueError(f"kahan=True and weight_rounding={mode!r} exclude each other; use 'ties_to_even'")
         self._stream = RandomStream(as_index(self.seed, "seed", 0, (1 << 64) - 1))
         self._lines = Arithmetic(self.rounding)
+        if self.recipe is not None:
+            self._check_recipe(self.recipe)
+            self._lines = RECIPES[self.recipe].lines
         self._of_weights = self._lines if self._mode is Rounding.TIES_TO_EVEN else Arithmetic("step")
 
     def step(self, parameters: Tensors, gradients: Tensors, lr: float | None = None) -> dict[str, FloatArray]:
@@ -181,6 +217,8 @@ class Optimizer:
                 raise ValueError(
                     f"the gradient {gradient.shape} of {name!r} does not fit the parameter {parameters[name].shape}"
                 )
+            if self.recipe is not None:
+                _check_format(self.recipe, name, parameters[name].format, gradient.format)
         moments = {name: dict(kept) for name, kept in self.moments.items()}
         before = moments, self.weight_steps, self.steps, self._stream.calls
         self.steps += 1
@@ -194,6 +232,17 @@ class Optimizer:
         except BaseException:
             self.moments, self.weight_steps, self.steps, self._stream.calls = before
             raise
+
+    def _check_recipe(self, recipe: Any) -> None:
+        """Raise a ValueError for an unknown recipe, and for options that it fixes."""
+        if recipe not in RECIPES:
+            raise ValueError(f"recipe={recipe!r} is not known; {name_hint(str(recipe), RECIPES)}")
+        if not self._has_recipes:
+            raise ValueError(f"{type(self).__name__} has no recipe; recipes are known for SGD, Adam and AdamW")
+        for option in fields(self):
+            value = self._mode if option.name == "weight_rounding" else getattr(self, option.name)
+            if option.name in _FIXED and value not in (option.default, Rounding.TIES_TO_EVEN):
+                raise ValueError(f"recipe={recipe!r} fixes {option.name}; {option.name}={value!r} must not be given")
 
     # -- for the optimizers --------------------------------------------------------------------------------------------
 
@@ -221,9 +270,13 @@ class Optimizer:
     def _keep(self, name: str, key: str, value: FloatArray, weight: FloatArray, positive: bool = False) -> FloatArray:
         """Store a moment. Return the numbers that are stored."""
         storage: Storage = weight.format if self._state is None else self._state
-        kept = store(value, unsigned(storage) if positive else storage)
+        kept = self._as_recorded(store(value, unsigned(storage) if positive else storage))
         self.moments.setdefault(name, {})[key] = kept
-        return kept if self.rounding != "step" else value
+        return kept if self._lines.every != "step" else value
+
+    def _as_recorded(self, x: FloatArray) -> FloatArray:
+        """Return a tensor with the NaN codes of a GPU, if the optimizer has a recipe of one."""
+        return x if self.recipe is None else with_cuda_nan(x)
 
     def _with_decay(self, gradient: FloatArray, weight: FloatArray) -> FloatArray:
         """Return gradient + weight_decay * weight."""
@@ -252,11 +305,10 @@ class Optimizer:
         if self.updates is not None:
             with np.errstate(all="ignore"):
                 self.updates[name] = factor * a.values / b.values + (start.values - weight.values)
-        change = self._of_weights.quotient(a, b, factor, weight.format)
+        lines = self._of_weights
         if self.kahan:
-            return self._compensated(name, start, change)
-        with self._last_operation(weight):
-            changed = self._of_weights.added(start, change)
+            return self._compensated(name, start, lines.quotient(a, b, factor, weight.format))
+        changed = lines.add_quotient(start, a, b, factor, weight.format, self._last_operation(weight))
         return self._stored(changed, weight)
 
     def _last_operation(self, weight: FloatArray) -> AbstractContextManager[Any]:
@@ -269,7 +321,7 @@ class Optimizer:
         return weight.format if self._weights is None else self._weights
 
     def _stored(self, value: FloatArray, weight: FloatArray) -> FloatArray:
-        return store(value, self._storage(weight), self._mode, self._stream)
+        return self._as_recorded(store(value, self._storage(weight), self._mode, self._stream))
 
     def _compensated(self, name: str, weight: FloatArray, change: FloatArray) -> FloatArray:
         """Return the weight after a change, by Kahan's compensated addition in the format of the weight."""
@@ -295,7 +347,7 @@ class SGD(Optimizer):
         The share of the gradient that does not enter the moment.
     nesterov : bool
         Whether the momentum looks ahead.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
         As in `fs.training.Optimizer`.
 
     Notes
@@ -354,7 +406,7 @@ class RMSProp(Optimizer):
         The factor of the moment in each step. 0: no moment.
     centered : bool
         Whether the square of the mean is subtracted from the mean of the squares.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
         As in `fs.training.Optimizer`.
 
     Notes
@@ -375,6 +427,7 @@ class RMSProp(Optimizer):
     eps: float = 1e-8
     momentum: float = 0.0
     centered: bool = False
+    _has_recipes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -414,7 +467,7 @@ class Adam(Optimizer):
         The shares of the old means in each step.
     eps : float
         Added to the root. With `rounding="operation"`, it is rounded to the format of the state: 1e-8 is 0 in FP16.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
         As in `fs.training.Optimizer`. Weight decay is added to the gradient.
     scalars : format, optional
         The format of the scalars, as in implementations that keep them beside the tensors: lr, the betas, eps and
@@ -433,6 +486,11 @@ class Adam(Optimizer):
     4. s = lr / (1 - beta1**t); r = sqrt(1 - beta2**t).
     5. d = sqrt(v); d = d / r; d = d + eps.
     6. w = w + (-s * m) / d.
+
+    With a recipe of a GPU, line 3 adds (1 - beta2) * (g * g), and line 6 is w + (-s) * (m / d) with one rounding of the
+    sum. "cuda" multiplies by 1 / r in line 5. "cuda-fused" has the scalars in FP32; m = beta1 * m + (g - beta1 * g), v
+    = beta2 * v + (g * g - beta2 * (g * g)) with one rounding of each sum, lines 5 and 6 as above, and in AdamW w = w -
+    (lr * weight_decay) * w.
 
     With `scalars`, the operations on scalars are computed in float64 and rounded to the format, ties to even, one by
     one: beta1**t, 1 - beta1**t, s, beta2**t, 1 - beta2**t, r, 1 - beta1, 1 - beta2; in AdamW lr * weight_decay and one
@@ -460,7 +518,8 @@ class Adam(Optimizer):
         super().__post_init__()
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, such as (0.9, 0.999), not {self.betas!r}")
-        self._scalars = _Scalars(None if self.scalars is None else as_format(self.scalars))
+        of_recipe = RECIPES[self.recipe].scalars if self.recipe is not None else None
+        self._scalars = _Scalars(of_recipe if self.scalars is None else as_format(self.scalars))
         for number, beta in enumerate(self.betas, 1):
             if self.scalars is None or beta != 1:
                 _share(beta, f"beta{number}")
@@ -470,10 +529,10 @@ class Adam(Optimizer):
         lines, scalars, given = self._lines, self._scalars, weight
         beta1, beta2, eps, lr = (scalars.number(x) for x in (*self.betas, self.eps, lr))
         weight, base, g = self._decayed(name, given, gradient, lr)
-        m = lines.lerp(self._moment(name, "mean", weight), g, scalars.less(1, beta1))
+        m = lines.mean(self._moment(name, "mean", weight), g, beta1, scalars.less(1, beta1))
         m = self._keep(name, "mean", m, weight)
-        v = lines.scaled(self._moment(name, "squares", weight), beta2)
-        v = self._keep(name, "squares", lines.add_product(v, g, g, scalars.less(1, beta2)), weight, positive=True)
+        v = lines.mean_square(self._moment(name, "squares", weight), g, beta2, scalars.less(1, beta2))
+        v = self._keep(name, "squares", v, weight, positive=True)
         t = self.weight_steps[name]
         size = scalars.quotient(lr, scalars.less(1, scalars.power(beta1, t)))
         root = scalars.power(scalars.less(1, scalars.power(beta2, t)), 0.5)
@@ -496,8 +555,8 @@ class Adam(Optimizer):
                 name, weight, self._lines.product(weight, -self._scalars.product(lr, self._decay), weight.format)
             )
             return weight, weight, gradient
-        share = self._scalars.less(1, self._scalars.product(lr, self._decay))
-        return weight, self._of_weights.scaled(weight, share), gradient
+        decay = self._scalars.product(lr, self._decay)
+        return weight, self._of_weights.decayed(weight, decay, self._scalars.less(1, decay)), gradient
 
     @property
     def _decay(self) -> float:
@@ -517,7 +576,7 @@ class AdamW(Adam):
         The shares of the old means in each step.
     eps : float
         Added to the root.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
         As in `fs.training.Optimizer`. The default of weight_decay is 0.01.
     scalars : format, optional
         The format of the scalars, as in `fs.training.Adam`.

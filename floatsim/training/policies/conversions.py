@@ -18,7 +18,7 @@ from floatsim.formats.rounding import RoundingAttributes
 
 __all__ = [
     "NEAREST", "as_tensor", "check_tensors", "inside_format", "nearest", "nearest_number", "plain",
-    "to_format",
+    "to_format", "with_cuda_nan",
 ]  # fmt: skip
 
 NEAREST: dict[str, Any] = {
@@ -82,3 +82,14 @@ def nearest_number(value: float, fmt: FloatFormat) -> FloatArray:
 def inside_format(fmt: FloatFormat) -> FloatFormat:
     """Return the format in which PyTorch computes with tensors of a format: FP32, or FP64 for FP64."""
     return FP64 if fmt == FP64 else FP32
+
+
+def with_cuda_nan(x: FloatArray) -> FloatArray:
+    """Return x with the NaN of a GPU's arithmetic and conversions: all bits are one except the sign.
+
+    >>> import floatsim as fs
+    >>> hex(with_cuda_nan(fs.array(float("nan"), "fp16")).codes.item())
+    '0x7fff'
+    """
+    codes, fmt = x.codes, x.format
+    return FloatArray(np.where(np.isnan(x.values), fmt.code_dtype.type(fmt.sign_mask - 1), codes), fmt)
