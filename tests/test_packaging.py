@@ -42,7 +42,7 @@ CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import flo
 USES_NUMBA = {"njit.py"}
 
 ORDERS = {
-    "arrays": "call < events < array < elementwise sums < array_functions scaled_mm",
+    "arrays": "call < events < array < elementwise sums < array_functions library_reductions scaled_mm",
     "emulator": "compile_notice params planning proofs < parallel unpack < elementwise < dispatch < sums < backend",
     "testing": "compare < bounds vectors < assertions identify < pytest_plugin strength",
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
