@@ -7,10 +7,10 @@ are computed, and `select` takes the result of one.
 Sources. The formulas of the activations are those of PyTorch (aten/src/ATen/native/cuda). Arguments are reduced as by
 W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, and by M. Payne and R. Hanek, "Radian
 Reduction for Trigonometric Functions", ACM SIGNUM Newsletter 18, 1983; the CUDA programming guide states the bound
-105615 between the two. The forms of the polynomials follow N. Juffa's public posts about functions of one precision
-(stackoverflow.com, answers 26692859, 35148199, 39822314 and 64058564). Their coefficients are not taken from a library:
-they were fitted to outputs that we recorded on an NVIDIA H200 with CUDA 13.0 and torch 2.11.0, all of which they give.
-Other coefficients may give these outputs, too, so that a result for another argument can differ in its last bit.
+105615 between the two. The forms of the polynomials follow N. Juffa's public posts about functions in single precision
+(stackoverflow.com, user njuffa). Their coefficients are not taken from a library: they were fitted to outputs that we
+recorded on an NVIDIA H200 with CUDA 13.0 and torch 2.11.0, all of which they give. Other coefficients may give these
+outputs, too, so that a result for another argument can differ in its last bit.
 """
 
 from __future__ import annotations
