@@ -12,10 +12,10 @@ from floatsim.accumulation.queries import tensor_cores
 from floatsim.accumulation.text import AccumulationLike, as_accumulation
 from floatsim.formats import FloatFormat, FormatLike
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats._validation import as_index, name_hint
+from floatsim.formats._validation import as_index, as_word
 from floatsim.formats.value_sets import contains
 
-__all__ = ["Blocked", "Parts", "Runs", "SplitK", "Strided"]
+__all__ = ["Blocked", "Parts", "Runs", "SplitK", "Strided", "without_tensor_core"]
 
 Runs: TypeAlias = "list[tuple[int, int]]"
 """The lengths of consecutive parts, as (length, number of parts of this length); no length and no number is 0."""
@@ -63,10 +63,10 @@ class Strided(Composite):
     outer: Accumulation
 
     def __init__(self, inner: AccumulationLike, lanes: int, outer: AccumulationLike | None = None) -> None:
-        object.__setattr__(self, "inner", _without_tensor_core(inner, "inner", _TAKES_NEIGHBOURS))
+        object.__setattr__(self, "inner", without_tensor_core(inner, "inner", _TAKES_NEIGHBOURS))
         object.__setattr__(self, "lanes", as_index(lanes, "lanes", 1, MOST))
         given = Pairwise(self.inner.result_format) if outer is None else outer
-        object.__setattr__(self, "outer", _without_tensor_core(given, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "outer", without_tensor_core(given, "outer", _ADDS_PRODUCTS))
 
     def _texts(self, show: Any) -> list[str]:
         return [show(self.inner), str(self.lanes), show(self.outer)]
@@ -136,8 +136,8 @@ class Blocked(Composite):
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
         lengths = _lengths(every, "every") if isinstance(every, Sequence) else as_index(every, "every", 1, MOST)
         object.__setattr__(self, "every", lengths)
-        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
-        object.__setattr__(self, "rule", _member(rule, "rule", _BLOCK_RULES))
+        object.__setattr__(self, "outer", without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "rule", as_word(rule, "rule", _BLOCK_RULES))
         object.__setattr__(self, "tile", as_index(tile, "tile", 1, MOST))
         if isinstance(lengths, tuple) and (self.rule != "full" or self.tile != 1):
             raise TypeError("every lists the lengths of all blocks: pass neither rule= nor tile=")
@@ -242,9 +242,9 @@ class SplitK(Composite):
     ) -> None:  # fmt: skip
         object.__setattr__(self, "parts", as_index(parts, "parts", 1, MOST))
         object.__setattr__(self, "inner", as_accumulation(inner, "inner"))
-        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "outer", without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
         object.__setattr__(self, "tile", as_index(tile, "tile", 1, MOST))
-        object.__setattr__(self, "rule", _member(rule, "rule", _SPLIT_RULES))
+        object.__setattr__(self, "rule", as_word(rule, "rule", _SPLIT_RULES))
         fmt = None if through is None else accumulator_format(through, "through")
         if fmt is not None and not isinstance(self.outer, Sequential):
             raise TypeError(f"through= rounds the running sum of a Sequential; outer is {self.outer}")
@@ -328,7 +328,7 @@ class Parts(Accumulation):
             raise TypeError(f"inners must be a list of descriptions, not {inners!r}")
         object.__setattr__(self, "inners", tuple(as_accumulation(inner, "inners") for inner in inners))
         object.__setattr__(self, "lengths", _lengths(lengths, "lengths"))
-        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
+        object.__setattr__(self, "outer", without_tensor_core(outer, "outer", _ADDS_PRODUCTS))
         if len(self.inners) != len(self.lengths):
             raise ValueError(
                 f"there are {len(self.inners)} inners and {len(self.lengths)} lengths; pass one for each part"
@@ -397,12 +397,6 @@ def _lengths(lengths: Any, argument: str) -> tuple[int, ...]:
     return tuple(as_index(length, argument, 1, MOST) for length in lengths)
 
 
-def _member(text: Any, argument: str, known: tuple[str, ...]) -> str:
-    if text not in known:
-        raise ValueError(f"{argument}={text!r} is not known; {name_hint(text, known)}")
-    return str(text)
-
-
 def _tile_text(tile: int) -> list[str]:
     return [] if tile == 1 else [f"tile={tile}"]
 
@@ -416,7 +410,8 @@ def _widest(formats: Sequence[FloatFormat]) -> FloatFormat:
     raise ValueError(f"the results of the parts are {names}; none of these formats has all numbers of the others")
 
 
-def _without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
+def without_tensor_core(x: AccumulationLike, argument: str, why: str) -> Accumulation:
+    """Return a description without a TensorCore, or raise a TypeError that says why."""
     accumulation = as_accumulation(x, argument)
     if tensor_cores(accumulation):
         raise TypeError(f"{argument} cannot be {accumulation}: {why}")

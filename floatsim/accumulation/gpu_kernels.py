@@ -12,7 +12,7 @@ from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.accumulation.text import AccumulationLike, as_accumulation
 from floatsim.formats import FP32, TF32, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats._validation import as_index, name_hint
+from floatsim.formats._validation import as_index, as_word
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 
 __all__ = ["Converted", "Epilogue", "Residue", "Tf32x3", "has_epilogue", "is_symmetric"]
@@ -329,9 +329,7 @@ def _member(text: Any, argument: str, known: tuple[str, ...]) -> str:
     word = text.lower() if isinstance(text, str) else text
     if argument == "activation" and isinstance(word, str) and word in _NOT_YET:
         raise ValueError(f"activation={text!r} is not described: {_NOT_YET[word]}; described: {', '.join(known)}")
-    if word not in known:
-        raise ValueError(f"{argument}={text!r} is not known; {name_hint(str(text), known)}")
-    return str(word)
+    return as_word(word, argument, known)
 
 
 def has_epilogue(accumulation: Accumulation) -> bool:

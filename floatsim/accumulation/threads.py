@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from floatsim.accumulation.base import MOST, Accumulation, Composite
-from floatsim.accumulation.composites import _member, _without_tensor_core
+from floatsim.accumulation.composites import without_tensor_core
 from floatsim.accumulation.text import AccumulationLike
 from floatsim.formats._hashing import hashed_once
-from floatsim.formats._validation import as_index
+from floatsim.formats._validation import as_index, as_word
 
 __all__ = ["Threads"]
 
@@ -87,12 +87,12 @@ shift=3, threads)
         shift: int = 0, rest: str = "vector",
     ) -> None:  # fmt: skip
         why = "a TensorCore adds products of matrices, not the terms of a thread"
-        object.__setattr__(self, "inner", _without_tensor_core(inner, "inner", why))
+        object.__setattr__(self, "inner", without_tensor_core(inner, "inner", why))
         object.__setattr__(self, "threads", as_index(threads, "threads", 1, MOST))
-        object.__setattr__(self, "outer", _without_tensor_core(outer, "outer", why))
+        object.__setattr__(self, "outer", without_tensor_core(outer, "outer", why))
         object.__setattr__(self, "width", as_index(width, "width", 1, MOST))
         object.__setattr__(self, "accumulators", as_index(accumulators, "accumulators", 1, MOST))
-        object.__setattr__(self, "rest", _member(rest, "rest", _RESTS))
+        object.__setattr__(self, "rest", as_word(rest, "rest", _RESTS))
         object.__setattr__(self, "shift", as_index(shift, "shift", 0, self.block - 1))
         if self.shift and self.block > self.threads:
             raise ValueError(

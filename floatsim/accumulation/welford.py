@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from floatsim.accumulation.base import Accumulation
-from floatsim.accumulation.composites import Blocked, _member
+from floatsim.accumulation.composites import Blocked
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.text import AccumulationLike, as_accumulation
 from floatsim.accumulation.threads import Threads
 from floatsim.formats import FloatFormat
 from floatsim.formats._hashing import hashed_once
+from floatsim.formats._validation import as_word
 
 __all__ = ["Welford"]
 
@@ -77,7 +78,7 @@ class Welford(Accumulation):
                 f"order must be a Threads, Sequential or Pairwise, and its parts these or a Blocked, not {description}"
             )
         object.__setattr__(self, "order", description)
-        object.__setattr__(self, "steps", _member(steps, "steps", _STEPS))
+        object.__setattr__(self, "steps", as_word(steps, "steps", _STEPS))
 
     @property
     def format(self) -> FloatFormat:

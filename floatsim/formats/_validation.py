@@ -8,12 +8,12 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, SupportsFloat, TypeVar
 
 __all__ = [
-    "HINTS", "as_flag", "as_index", "as_real", "every_name_hint", "name_hint", "nearest_name", "refuse_unknown_keyword",
-    "with_keyword_hints",
+    "HINTS", "as_flag", "as_index", "as_real", "as_word", "every_name_hint", "name_hint", "nearest_name",
+    "refuse_unknown_keyword", "with_keyword_hints",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -66,6 +66,13 @@ def name_hint(name: object, known: Iterable[str]) -> str:
     names = list(known)
     near = nearest_name(name, names)
     return f"did you mean {near!r}?" if near else f"known are {', '.join(names)}"
+
+
+def as_word(value: Any, argument: str, known: Sequence[str]) -> str:
+    """Return one of the known words, or raise a ValueError that names them."""
+    if value not in known:
+        raise ValueError(f"{argument}={value!r} is not known; {name_hint(value, known)}")
+    return str(value)
 
 
 def every_name_hint(name: object, known: Iterable[str]) -> str:

@@ -545,6 +545,7 @@ def explain_plan(
     >>> fs.explain_plan("add", x, 1.0)
     add of bf16 x bf16 to bf16: own format
       not native: the processor has no add in BF16 by NumPy
+      not fused native: only fma in FP32, on a processor with FMA
       not table: tables of wider operands than 8 bits are tried last
     >>> plan = fs.explain_plan(x, x.T, accumulate="sequential(bf16, overflow=saturate_finite)")
     >>> plan.candidate, [refusal.candidate for refusal in plan.refused][-1]
