@@ -130,7 +130,7 @@ def _exp2(m: Machine, x: Single) -> Single:
     return m.select(small, power * power, power)
 
 
-_EXPM1 = (0.0013879549223929644, 0.008382418192923069, 0.04166783019900322, 0.1666639745235443, 0.4999999403953552)
+_EXPM1 = (0.001387953758239746, 0.008382418192923069, 0.04166783019900322, 0.1666639745235443, 0.4999999403953552)
 
 
 def _expm1(m: Machine, x: Single) -> Single:
@@ -158,7 +158,7 @@ def _exp_quarter(m: Machine, x: Single) -> Single:
     return m.approximate("ex2", f * m.number(_LOG2_E_HIGH)) * m.approximate("ex2", n - m.number(2.0))
 
 
-_SINH = (2.809274064929923e-06, 0.00019836850697174668, 0.008333348669111729, 0.1666666716337204)
+_SINH = (2.816319465637207e-06, 0.00019835680723190308, 0.008333352394402027, 0.1666666716337204)
 
 
 def _sinh(m: Machine, x: Single) -> Single:
@@ -177,7 +177,7 @@ def _cosh(m: Machine, x: Single) -> Single:
     return m.fma(m.number(0.125), m.approximate("rcp", quarter), quarter + quarter)
 
 
-_TANH = (0.015739627182483673, -0.052303947508335114, 0.13315297663211823, -0.33332768082618713)
+_TANH = (0.01573944091796875, -0.05230383947491646, 0.13315296173095703, -0.33332768082618713)
 
 
 def _tanh(m: Machine, x: Single) -> Single:
@@ -227,8 +227,8 @@ def _log10(m: Machine, x: Single) -> Single:
     return _log(m, x) * m.number(1 / math.log(10))
 
 
-_LOG1P = (-0.0455632209777832, 0.10569795966148376, -0.1323476880788803, 0.1448967158794403, -0.1664091944694519,
-          0.19988895952701569, -0.2500021457672119, 0.33333510160446167, -0.5)  # fmt: skip
+_LOG1P = (-0.04534721374511719, 0.10546875, -0.13229751586914062, 0.14491453766822815, -0.16641563177108765,
+          0.199888676404953, -0.2500019669532776, 0.33333510160446167, -0.5)  # fmt: skip
 
 
 def _log1p(m: Machine, x: Single) -> Single:
@@ -251,8 +251,8 @@ def _log1p(m: Machine, x: Single) -> Single:
 # -- trigonometric functions -------------------------------------------------------------------------------------------
 
 _SIN = (-0.00019574661564547569, 0.00833270326256752, -0.16666662693023682)
-_COS = (2.428150583000388e-05, -0.001388787291944027, 0.041666727513074875, -0.4999999701976776, 1.0)
-_TAN = (306 * 2.0**-15, 428 * 2.0**-17, 398 * 2.0**-14, 438 * 2.0**-13, 1118855 * 2.0**-23, 1398097 * 2.0**-22)
+_COS = (2.4281442165374756e-05, -0.0013887871755287051, 0.041666727513074875, -0.4999999701976776, 1.0)
+_TAN = (0.00933837890625, 0.003265380859375, 0.0242919921875, 0.053466796875, 0.13337790966033936, 0.3333323001861572)
 _HALF_PI = (_single(1.570796012878418), _single(3.139164786504813e-07), _single(5.390302529957765e-15))
 """pi/2 in three parts."""
 _LARGE = 105615.0
@@ -291,7 +291,7 @@ def _two_over_pi(bits: int) -> int:
 
 def _reduced(m: Machine, x: Single) -> tuple[Single, Single]:
     """(r, n) with x = r + n pi/2 modulo 2 pi, r from -pi/4 to pi/4."""
-    n = m.fma(x, m.number(2 / math.pi), m.number(_ROUND)) - m.number(_ROUND)
+    n = (x * m.number(2 / math.pi) + m.number(_ROUND)) - m.number(_ROUND)
     r = x
     for part in _HALF_PI:
         r = m.fma(n, m.number(-part), r)
@@ -333,7 +333,7 @@ def _tan(m: Machine, x: Single) -> Single:
     return m.select(m.is_odd(n), m.approximate("rcp", -tangent), tangent)
 
 
-_ATAN = (0.0024492726661264896, -0.014394857920706272, 0.03984757140278816, -0.07252877950668335, 0.1051846444606781,
+_ATAN = (0.0024499038700014353, -0.014396741054952145, 0.03984961286187172, -0.07252972573041916, 0.10518480092287064,
          -0.1417180299758911, 0.19988775253295898, -0.3333294093608856)  # fmt: skip
 
 
@@ -349,7 +349,7 @@ def _atan(m: Machine, x: Single) -> Single:
     return m.with_sign_of(angle, x)
 
 
-_ASIN = (0.05017872899770737, 0.0188156571239233, 0.046760499477386475, 0.07482368499040604, 0.16667179763317108)
+_ASIN = (0.0502471923828125, 0.018774986267089844, 0.04676873981952667, 0.0748230367898941, 0.16667181253433228)
 _ASIN_LARGE = 0.56
 
 
@@ -371,6 +371,21 @@ def _asin(m: Machine, x: Single) -> Single:
     first, second = _HALF_PI_FACTORS
     angle = m.select(large, m.fma(m.number(first), m.number(second), m.number(-2.0) * angle), angle)
     return m.with_sign_of(m.select(size <= m.number(1.0), angle, m.number(math.nan)), x)
+
+
+_ERF_SMALL = (8.494725625496358e-05, -0.0008216145215556026, 0.005213787313550711, -0.026868892833590508,
+              0.11284006386995316, -0.37612664699554443, 0.12837915122509003)  # fmt: skip
+_ERF_LARGE = (0.0001129550946643576, -0.0013346613850444555, 0.008424034342169762, -0.040301792323589325,
+              0.15956516563892365, 0.9128825664520264, 0.6290684342384338)  # fmt: skip
+
+
+def _erf(m: Machine, x: Single) -> Single:
+    """x + x P(x**2) to 1.004; beyond, 1 - 2**-(a + a P(a)) with a = |x|."""
+    size, one = abs(x), m.number(1.0)
+    small = m.fma(_polynomial(m, x * x, _ERF_SMALL), x, x)
+    power = m.approximate("ex2", m.fma(_polynomial(m, size, _ERF_LARGE), -size, -size))
+    large = m.with_sign_of(one - power, x)
+    return m.select(size < m.number(1.004), small, large)
 
 
 # -- activations and arithmetic ----------------------------------------------------------------------------------------
@@ -486,7 +501,7 @@ _ONE_OPERAND: dict[str, Callable[[Machine, Single], Single]] = {
     "sqrt": lambda m, x: m.sqrt(x), "reciprocal": lambda m, x: m.number(1.0) / x,
 }  # fmt: skip
 _IN_16_BITS: dict[str, Callable[[Machine, Single], Single]] = {
-    "log2": _nearest("log2"), "erf": _nearest("erf"), "gelu": _gelu(_nearest("erf")),
+    "log2": _nearest("log2"), "erf": _erf, "gelu": _gelu(_erf),
 }  # fmt: skip
 
 CUDA_FUNCTIONS = {

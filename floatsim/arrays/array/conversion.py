@@ -26,6 +26,7 @@ from floatsim.arrays.array.types import (
     Floats,
     IntegerResult,
     Integers,
+    NanRule,
     Out,
     SameKindResult,
     Values,
@@ -34,6 +35,7 @@ from floatsim.arrays.call import backends
 from floatsim.arrays.call.options import RoundingOptions, resolve, spell_out
 from floatsim.arrays.events import record as recording
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
@@ -463,7 +465,9 @@ def array(values: Values, format: FormatLike | None = None, **options: Unpack[Ro
 @implements("convert")
 @stays_on_device
 @spell_out(RoundingOptions)
-def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -> FloatResult:
+def convert(
+    x: Values, format: FormatLike, *, nan: NanRule = "canonical", **options: Unpack[RoundingOptions]
+) -> FloatResult:
     """Round values to a format and return an array of that format.
 
     Parameters
@@ -473,6 +477,10 @@ def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -
         as in `fs.encode`.
     format : format
         Where to.
+    nan : {"canonical", "ml_dtypes", "cuda"}
+        The code of a NaN. "canonical": the format's canonical NaN. "ml_dtypes": that, with the sign of x. "cuda": the
+        code that PyTorch returns on an NVIDIA H200, mostly all ones; there E8M0 takes the magnitude of x, too. Both
+        take arrays of floats.
     {keywords}
 
     Returns
@@ -486,7 +494,8 @@ def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -
     TypeError
         For an input that is not a number, and for unknown keywords.
     ValueError
-        For unknown names of options, and for stochastic rounding without a seed.
+        For unknown names of options, for stochastic rounding without a seed, and for formats that a rule of NaN does
+        not have.
 
     Examples
     --------
@@ -495,11 +504,20 @@ def convert(x: Values, format: FormatLike, **options: Unpack[RoundingOptions]) -
     array([6.e-08,    inf], dtype=float16)
     >>> fs.convert([1.2345], "tf32")
     FloatArray([1.2344], TF32)
+    >>> [hex(fs.convert(np.float32([-np.nan]), "fp16", nan=n).view(np.uint16)[0]) for n in ("canonical", "cuda")]
+    ['0x7e00', '0x7fff']
     """
     format, call_options = as_format(format), resolve(options)
-    if isinstance(x, FloatArray) and not wants_events(call_options):
+    if nan != "canonical" and nan not in (rules := backends.emulator().NAN_RULES):
+        raise ValueError(f"nan={nan!r} is not known; {name_hint(nan, rules)}")
+    if nan == "canonical" and isinstance(x, FloatArray) and not wants_events(call_options):
         return in_format(x, format, call_options)
     codes, events, float_array, operands = _to_codes(x, format, call_options, "x")
+    if nan != "canonical":
+        ((values, source),) = operands
+        if source is None:
+            raise TypeError(f"nan={nan!r} takes arrays of floats, not {values.dtype}; fs.array(x, 'fp32') makes one")
+        codes = backends.emulator().with_nan_rule(nan, values, source, codes, format, call_options)
     return finish("convert", wrap(codes, format, float_array), events, call_options, operands, (codes, format))
 
 

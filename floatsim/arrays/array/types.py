@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Axes", "BoolOut", "BoolResult", "CodeOut", "CodeResult", "Flags", "Float64Out", "Float64Result",
     "FloatArrayResult", "FloatResult", "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result",
-    "IntegerResult", "Integers", "Lists", "MethodKeywords", "Number", "Out", "SameKindResult", "Scalar", "Summation",
+    "IntegerResult", "Integers", "Lists", "MethodKeywords", "NanRule", "Number", "Out", "SameKindResult", "Scalar", "Summation",
     "SummationKeywords", "UInt8Result", "UInt64Result", "Values",
 ]  # fmt: skip
 
@@ -75,6 +75,9 @@ Values: TypeAlias = "FloatArray | NDArray[Any] | Number | ForeignArray | Lists[N
 
 Integers: TypeAlias = "NDArray[np.integer[Any]] | np.integer[Any] | int | ForeignArray | Lists[int | np.integer[Any]]"
 """Integers, and lists of integers."""
+
+NanRule: TypeAlias = Literal["canonical", "ml_dtypes", "cuda"]
+"""The code of a NaN that a conversion returns."""
 
 Out: TypeAlias = "FloatArray | NDArray[Any] | None"
 """An array that receives a result, or None."""
