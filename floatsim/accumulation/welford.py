@@ -40,16 +40,17 @@ class Welford(Accumulation):
 
     Parameters
     ----------
-    order : Threads or Sequential, or text
+    order : Threads, Sequential or Pairwise, or text
         Which accumulator gets which terms, and the order in which accumulators are combined: the additions of the
-        description, with the earlier operand as a. Its format is that of every operation.
+        description, with the earlier operand as a. With Pairwise each term has its own accumulator. Its format is that
+        of every operation.
     steps : str
         "division" or "reciprocal".
 
     Raises
     ------
     TypeError
-        If `order` is no Threads or Sequential, or its parts add otherwise than in order or by halves.
+        If `order` is another description, or its parts are others than Sequential, Pairwise, Blocked and Threads.
     ValueError
         If `steps` or a text is unknown.
 
@@ -71,9 +72,9 @@ class Welford(Accumulation):
 
     def __init__(self, order: AccumulationLike, steps: str = "division") -> None:
         description = as_accumulation(order, "order")
-        if not isinstance(description, Threads | Sequential) or not _combines(description):
+        if isinstance(description, Blocked) or not _combines(description):
             raise TypeError(
-                f"order must be a Threads or a Sequential whose parts add in order or by halves, not {description}"
+                f"order must be a Threads, Sequential or Pairwise, and its parts these or a Blocked, not {description}"
             )
         object.__setattr__(self, "order", description)
         object.__setattr__(self, "steps", _member(steps, "steps", _STEPS))
@@ -102,7 +103,7 @@ class Welford(Accumulation):
 
 
 def _combines(order: Accumulation) -> bool:
-    """Return whether a description is made of additions in order and by halves."""
+    """Return whether a description is made of additions in order and along trees."""
     if isinstance(order, Threads | Blocked):
         return _combines(order.inner) and _combines(order.outer)
-    return isinstance(order, Sequential) or (isinstance(order, Pairwise) and order.tree != "numpy")
+    return isinstance(order, Sequential | Pairwise)

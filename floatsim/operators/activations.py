@@ -25,7 +25,7 @@ def _activated(
         if c.variant in variants:
             value = variants[c.variant](c, operand)
         else:
-            value = c.value("activation", getattr(functions, operator), operand)
+            value = c.activation("activation", getattr(functions, operator), operand)
         return c.result(c.converted("output", value))
 
 

@@ -25,7 +25,7 @@ from floatsim.accumulation import (
     parse,
 )
 from floatsim.accumulation.libraries import library_sum
-from floatsim.accumulation.library_rules import Regions
+from floatsim.accumulation.library_rules import NotDescribedError, Regions
 from floatsim.arrays.array.conversion import array, convert, read_floats
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.interop import stays_on_device
@@ -194,13 +194,33 @@ class Computation:
     def value(self, step: str, function: Callable[..., Any], *operands: Any, same: Array | None = None) -> Array:
         """Return one operation, rounded to the format of the step. `same` has the format that "same" stands for."""
         fmt = self.format(step, None if same is None else same.format)
-        if self._functions != "exact" and _is_function(function) and all(x.format == FP32 for x in operands):
-            found = function(*operands, functions=self._functions)
-            return found if fmt == FP32 else self._converted(step, found, fmt)
+        if self._functions != "exact" and _is_function(function) and all(x.format in _DTYPES for x in operands):
+            found = self._library_value(function, operands)
+            if found is not None:
+                return self._converted(step, found, fmt)
         if not recording():
             return function(*operands, format=fmt)
         with scope(step):
             return function(*operands, format=fmt)
+
+    def _library_value(self, function: Callable[..., Any], operands: tuple[Array, ...]) -> Array | None:
+        """Return a library's function in FP32, or None.
+
+        Where its operations are not known, the function rounded once is enough for 16-bit operators.
+        """
+        wide = [x if x.format == FP32 else convert(x, FP32) for x in operands]
+        try:
+            return function(*wide, functions=self._functions)
+        except NotDescribedError:
+            if self.input_format == FP32:
+                raise
+            return None
+
+    def activation(self, step: str, function: Callable[..., Any], x: Array) -> Array:
+        """Return a function of an operand that is the operator's result. A library rounds it once to 16 bits."""
+        if self._functions != "exact" and x.format in (FP16, BF16) and self.format("output") == x.format:
+            return self._converted(step, function(x, functions=self._functions), self.format(step))
+        return self.value(step, function, x)
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         """Return the sums along an axis, which is kept with length one."""
@@ -382,6 +402,9 @@ class Float64Computation(Computation):
             named = function if isinstance(function, DeviceFunction) else OPERATIONS[function.__name__]
             assert named.float64 is not None, function
             return named.float64(*numbers)
+
+    def activation(self, step: str, function: Callable[..., Any], x: Array) -> Array:
+        return self.value(step, function, x)
 
     def sum(self, step: str, x: Array, axis: Any = -1) -> Array:
         return np.sum(x, axis=axis, keepdims=True)

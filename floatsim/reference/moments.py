@@ -73,6 +73,8 @@ def moments(
     shared = order.order
     if isinstance(shared, Sequential):
         return _accumulated(run, order.steps, codes, fmt)
+    if isinstance(shared, Pairwise):
+        return _combined(run, order.steps, shared, [_accumulated(run, order.steps, [code], fmt) for code in codes])
     assert isinstance(shared, Threads)
     lanes = [_accumulated(run, order.steps, lane, fmt) for lane in sums.shared_terms(shared, codes)]
     return _combined(run, order.steps, shared.outer, lanes)

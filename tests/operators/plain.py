@@ -540,13 +540,13 @@ def log_softmax_backward(r, g, y, variant):
 def cross_entropy_backward(r, rows, target, loss_scale, variant):
     outputs = []
     for x, t in zip(rows, target, strict=True):
-        powers, total, largest = powers_and_sum(r, [r("input", v) for v in x])
+        powers, total, shifted, _ = powers_and_sum(r, [r("input", v) for v in x])
         line = []
         if variant == "from-log-softmax":
             logarithm = r.f("log", "log", total, "sum")
             gradient = r("target_gradient", -rounded(loss_scale, r.formats["sum"]) / len(rows))
-            for j, v in enumerate(x):
-                result = r("result", r("shifted", r("input", v) - largest) - logarithm)
+            for j, v in enumerate(shifted):
+                result = r("result", v - logarithm)
                 share = r.f("probability", "exp", result, "result")
                 line.append(r("output", r("difference", gradient * (j == t) - share * gradient)))
             outputs.append(line)

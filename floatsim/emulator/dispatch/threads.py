@@ -11,7 +11,7 @@ from floatsim_kernels.reduce import threads as loops
 from floatsim_kernels.runtime import cpu
 
 from floatsim._types import Codes, Floats, Indices, Seeds
-from floatsim.accumulation import Accumulation, Leaf, Sequential, Threads, Welford, leaves, settled
+from floatsim.accumulation import Accumulation, Leaf, Pairwise, Sequential, Threads, Welford, leaves, settled
 from floatsim.accumulation.lane_programs import lane_program
 from floatsim.accumulation.trees import stack_depth
 from floatsim.emulator.dispatch.composite import CompositeKernel
@@ -198,4 +198,6 @@ def _runs(order: bytes, merges: bytes) -> Indices:
 
 def _moment_lanes(order: Welford, n: int) -> _Lanes:
     shared = order.order
-    return _lanes(shared if isinstance(shared, Threads) else Threads(shared, 1, shared), n)
+    if not isinstance(shared, Threads):
+        shared = Threads(Sequential(order.format), n if isinstance(shared, Pairwise) else 1, shared)
+    return _lanes(shared, n)

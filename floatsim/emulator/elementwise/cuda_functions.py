@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.elementwise import tables as table_loops
+from floatsim_kernels.functions import cuda as cuda_loops
+from floatsim_kernels.runtime import cpu
 
 from floatsim._types import Codes, Seeds
 from floatsim.accumulation.library_rules import NotDescribedError
@@ -192,10 +194,30 @@ def cuda_function(name: str, codes: Codes, fmt: FloatFormat, number: float | Non
 
 def _singles(name: str, codes: Codes, number: float | None) -> Codes:
     """Return the results of a sequence in FP32."""
+    if name == "exp" and cpu.has_fma() and cpu.environment_is_default():
+        return _exp(codes)
     numbers = () if number is None else (number,)
     with np.errstate(all="ignore"):
         result: Codes = CUDA_FUNCTIONS[name].steps(_MACHINE, _Singles(codes), *numbers).codes
     return np.where(result & _MAGNITUDE > _INFINITY, np.uint32(_NAN[FP32]), result)
+
+
+_EXP_PARAMS = np.array([1 / np.log(2) / 252, 1 / np.log(2), 1.925963033500011e-08], np.float32)
+"""log2(e) / 252, and log2(e) as the sum of two FP32 numbers."""
+
+
+def _exp(codes: Codes) -> Codes:
+    """Return `exp` of FP32 codes by compiled loops, as its sequence on `_MACHINE` does."""
+    fraction, scale = np.empty(codes.size, np.float32), np.empty(codes.size, np.float32)
+    cuda_loops.exp_parts(np.ascontiguousarray(codes).view(np.float32), _EXP_PARAMS, fraction, scale)
+    power = approximate("ex2", fraction.view(np.uint32), FP32, True, "sm_90").view(np.float32)
+    with np.errstate(all="ignore"):
+        np.multiply(power, scale, out=scale)
+    result: Codes = scale.view(np.uint32)
+    not_numbers = np.isnan(scale)
+    if not_numbers.any():
+        result[not_numbers] = _NAN[FP32]
+    return result
 
 
 @functools.lru_cache(maxsize=128)
