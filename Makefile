@@ -35,7 +35,7 @@ test-pythons: ## tests that depend on versions, under every Python here and with
 	tools/test_pythons.sh
 
 test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX, floatsim.torch and its notebook
-	$(PYTEST) tests/arrays tests/operators tests/training tests/test_docs.py -k "test_torch or test_jax or test_interop or with_libraries"
+	$(PYTEST) tests/arrays tests/operators tests/training tests/hardware tests/test_docs.py -k "test_torch or test_jax or test_interop or with_libraries"
 	$(PYTEST) tests/torch_emulation floatsim/torch tests/testing/test_real_kernels.py
 	$(BIN)/python notebooks/run.py 07_pytorch
 

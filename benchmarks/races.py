@@ -152,6 +152,7 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
         picked = np.random.default_rng(0).choice(size, min(size, max(1, most // a.shape[1])), replace=False)
         columns = [list(zip(a[n // b.shape[1]], b[:, n % b.shape[1]], strict=True)) for n in picked]
     accumulation, options = fs.as_accumulation(call.accumulation), resolve(dict(call.keywords))
+    one = reference_sums.ONE
 
     def code(x: Any) -> reference_sums.Code | None:
         return None if x is None else reference_sums.Code(int(x), call.fmt)
@@ -164,8 +165,8 @@ def against_reference(call: Call, operands: list[np.ndarray], most: int) -> list
         return Scaled(scales[0][i].tolist(), scales[1][:, j].tolist(), of)
 
     expected = [
-        reference_sums.accumulate(
-            accumulation, [(code(x), code(y)) for x, y in column], options, int(n), scales=scaled(int(n))
+        reference_sums.scaled(
+            accumulation, [(code(x), code(y)) for x, y in column], options, one, one, int(n), None, scaled(int(n))
         ).code
         for n, column in zip(picked, columns, strict=True)
     ]

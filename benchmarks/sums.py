@@ -55,6 +55,8 @@ TARGETS = {
     "FP8 units": Target("FP8 with the Hopper model, promoted to FP32 or not, against FP16", 1.3, 1.0),
     "scaled units": Target("block-scaled FP8 and FP4 with the Blackwell model, against sgemm", 25, 15),
     "AMD": Target("the models of CDNA 1, 2 and 3, against sgemm", 40, 25),
+    "GPU kernels": Target("parts of GPU kernels against the same unit and operands without them", 1.5, 1.1),
+    "tf32x3": Target("three products of TF32 parts against one product", 4.5, 3.3),
     "Arm FP8": Target("the exact sums of Arm's FP8 instructions, against sgemm", 40, 25),
     "mmasim": Target("FP16 with the Hopper model against mmasim", 100, 180, FASTER),
     "APyTypes": Target("FP16 against APyTypes", 50, 70, FASTER),
@@ -215,6 +217,18 @@ _AMD = (
     ("cdna3", fs.FP16), ("cdna3", fs.TF32), ("cdna3", fs.E4M3FNUZ),
 )  # fmt: skip
 
+_GPU_KERNELS = (
+    (fs.FP16, fs.FP16, "residue(hopper, 96)"), (fs.BF16, fs.BF16, "residue(hopper, 96)"),
+    (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64)"),
+    (fs.FP16, fs.FP16, "splitk(4, hopper, fp32, tile=64, dealt)"),
+    (fs.FP16, fs.FP16, "splitk(4, residue(hopper, 96), converted(fp16, fp32), tile=64)"),
+    (fs.FP16, fs.FP16, "epilogue(hopper, fp32, through=fp16, activation=relu)"),
+    (fs.FP16, fs.FP16, "permuted(conv-2x2x64, hopper)"),
+    (fs.FP32, fs.TF32, "converted(tf32, hopper)"), (fs.FP32, fs.TF32, "converted(tf32, residue(hopper, 96))"),
+    (fs.FP32, fs.TF32, "tf32x3(hopper)"), (fs.FP32, fs.TF32, "blocked(tf32x3(hopper), 32, fp32)"),
+)  # fmt: skip
+"""Formats of the operands and of those of the plain unit, and descriptions that GPU kernels need (K = 512)."""
+
 
 def _matrix_units() -> Iterator[Row]:
     hopper = Call(fs.FP16, "hopper")
@@ -229,6 +243,9 @@ def _matrix_units() -> Iterator[Row]:
         yield Row("units", Call(fmt, accumulation), _SGEMM, "AMD")
     for fmt in fs.E4M3, fs.E5M2:
         yield Row("units", Call(fmt, "arm-fp8"), _SGEMM, "Arm FP8")
+    for fmt, plain, accumulation in _GPU_KERNELS:
+        target = "tf32x3" if "tf32x3" in accumulation else "GPU kernels"
+        yield Row("units in GPU kernels", Call(fmt, accumulation), Call(plain, "hopper"), target)
     large = replace(hopper, shape=(1024,) * 3)
     yield Row("units", replace(large, threads=2), large, "threads")
     small = replace(hopper, shape=(128,) * 3)

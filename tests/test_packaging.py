@@ -492,6 +492,7 @@ def test_wheel(tmp_path):
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
     assert "floatsim/data/truth/digests.json" in names
+    assert "floatsim/data/gpu-kernels/h200.json.gz" in names
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
     assert not [name for name in names if "silicon/" in name]

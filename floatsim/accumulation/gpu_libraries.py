@@ -22,8 +22,8 @@ from floatsim.accumulation.tensor_core import TensorCore
 from floatsim.formats import FP16, FP32, FP64, as_format
 
 __all__ = [
-    "DEVICES", "FUNCTIONS", "RULES", "KernelCall", "KernelDescription", "KernelRule", "describe_kernel", "kernel_sum",
-    "kernel_table",
+    "DEVICES", "FUNCTIONS", "RULES", "KernelCall", "KernelDescription", "KernelRule", "describe_kernel", "is_auxiliary",
+    "kernel_sum", "kernel_table", "known_device",
 ]  # fmt: skip
 
 DEVICES = {"h200": "NVIDIA H200 (sm_90)"}
@@ -42,7 +42,8 @@ class KernelCall:
     """A product on a GPU: its kernels in order, the one that multiplies, the dtype, and the shapes.
 
     `batch` counts the matrices of a batched product. `channels`, `rows` and `columns` are those of a convolution's
-    filters, and K is their product; 0 for other products.
+    filters, and K is their product; 0 for other products. `rotated`: the terms have the order of the rotated filter, as
+    in the gradient of the input (`operators.conv2d_backward`).
     """
 
     kernels: tuple[str, ...]
@@ -56,6 +57,7 @@ class KernelCall:
     channels: int = 0
     rows: int = 0
     columns: int = 0
+    rotated: bool = False
 
     @property
     def reduction(self) -> str | None:
@@ -88,6 +90,8 @@ class KernelCall:
         """Return the number of parts of K of a kernel whose grid has them in z."""
         z = self.blocks()[2]
         if self.batch > 1:
+            if z == 1 and "warpgroup" in self.name and "segment_k_off" in self.name:
+                return 1  # a persistent kernel, whose blocks take the tiles of all matrices
             if z != self.batch or self.reduction is not None:
                 raise NotDescribedError(f"grid z = {z} of a batch of {self.batch} matrices was not recorded")
             return 1
@@ -251,34 +255,41 @@ def _promoted(match: re.Match[str], call: KernelCall) -> Accumulation:
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-def _channel_blocks(match: re.Match[str], call: KernelCall, unit: Accumulation, ending: str = "") -> Accumulation:
+def _ordered(call: KernelCall, channels: int, ascending: bool, inner: Accumulation) -> Accumulation:
+    """Blocks of channels, and the rows and columns of the filter, which ascend or descend."""
+    if call.rows * call.columns == 1:
+        return inner
+    ending = "" if ascending is not call.rotated else "-descending"
+    return Permuted(f"conv-{call.rows}x{call.columns}x{channels}{ending}", inner)
+
+
+def _channel_blocks(match: re.Match[str], call: KernelCall, ascending: bool) -> Accumulation:
     """Blocks of as many channels as the tile of the kernel has terms, or all channels if they are fewer."""
     if "segment_k_on" in call.name:
         raise NotDescribedError("segment_k_on splits K in an order that is fixed but not known")
     block = min(int(match["k"]), call.channels)
     if call.channels % block or block % 16:
         raise NotDescribedError(f"{call.channels} channels in tiles of {match['k']}: only whole tiles were recorded")
-    order = f"conv-{call.rows}x{call.columns}x{block}{ending}"
-    found = unit if call.rows * call.columns == 1 else Permuted(order, unit)
+    found = _ordered(call, block, ascending, _HOPPER)
     return Converted("tf32", found) if call.dtype == "float32" else found
 
 
 def _forward(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return _channel_blocks(match, call, _HOPPER)
+    return _channel_blocks(match, call, True)
 
 
 def _input_gradient(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return _channel_blocks(match, call, _HOPPER, "-descending")
+    return _channel_blocks(match, call, False)
 
 
 def _planes(match: re.Match[str], call: KernelCall) -> Accumulation:
     if call.blocks()[2] != 1:
         raise NotDescribedError(f"grid z = {call.blocks()[2]} of this kernel was not recorded")
-    return _CHAINS[call.dtype]
+    return _ordered(call, 1, True, _CHAINS[call.dtype]) if call.rotated else _CHAINS[call.dtype]
 
 
 def _pixels(match: re.Match[str], call: KernelCall) -> Accumulation:
-    return Permuted(f"conv-{call.rows}x{call.columns}x{call.channels}", _CHAINS[call.dtype])
+    return _ordered(call, call.channels, True, _CHAINS[call.dtype])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -427,11 +438,15 @@ RULES = (
         "tensors run another kernel",
     ),
     KernelRule(
+        "convolution, winograd", r"winograd", (*HALVES, *FLOATS), "not described", "recorded, order not found", (),
+        refused="winograd transforms its operands, whose roundings are not known",
+    ),
+    KernelRule(
         "gemvx", r"internal::gemvx::kernel|gemv2[TN]_kernel|gemvNSP_kernel", (*FLOATS, "float64"), "not described",
         "recorded, order not found", (), refused="the order of its sum is not known",
     ),
     KernelRule(
-        "other vector kernels", r"sgemm_largek|dot_kernel|gemmk1_kernel|gemmSN_TN_kernel|scal_kernel",
+        "other vector kernels", r"sgemm_largek|dot_kernel|gemmk1_kernel|gemmSN_TN_kernel|scal_kernel|reduce_1Block",
         (*FLOATS, "float64"), "not described", "recorded, order not found", (),
         refused="the order of its sum is not known",
     ),
@@ -443,6 +458,11 @@ def _nearest(name: str) -> str:
     """Return the recorded name that is most similar to a name."""
     known = [example for rule in RULES if rule.build is not None for example in rule.examples]
     return max(known, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio())
+
+
+def _known_rule(name: str) -> KernelRule | None:
+    """Return the rule of a name, or None if no rule knows it."""
+    return next((rule for rule in RULES if re.search(rule.pattern, name)), None)
 
 
 def _rule(name: str) -> tuple[KernelRule, re.Match[str]]:
@@ -520,12 +540,18 @@ def describe_kernel(name: str) -> KernelDescription:
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of a library: the versions, the sizes of its shape, and how c enters ("", "bias" or "matrix")."""
+    """A function of a library: the versions, the sizes of its shape, and how c enters ("", "bias" or "matrix").
+
+    `rotated`: the terms of a convolution have the order of the rotated filter. `refused` is the reason why the function
+    is not described.
+    """
 
     versions: tuple[str, ...]
     sizes: str = "(M, N, K) or (batch, M, N, K)"
     c: str = ""
     activation: str | None = None
+    refused: str | None = None
+    rotated: bool = False
 
 
 _CONVOLUTION = "(M, N, channels, rows, columns)"
@@ -538,10 +564,28 @@ FUNCTIONS = {
     "torch.addmm": _Function(("2.11.0",), c="matrix"),
     "torch.baddbmm": _Function(("2.11.0",), c="matrix"),
     "torch._addmm_activation": _Function(("2.11.0",), c="bias", activation="relu"),
+    "torch._addmm_activation(use_gelu=True)": _Function(
+        ("2.11.0",), c="bias", refused="GELU needs the bits of CUDA's own erff, which floatsim does not have yet"
+    ),
     "torch.nn.functional.conv2d": _Function(("2.11.0",), _CONVOLUTION),
-    "torch.nn.grad.conv2d_input": _Function(("2.11.0",), _CONVOLUTION),
+    "torch.nn.grad.conv2d_input": _Function(("2.11.0",), _CONVOLUTION, rotated=True),
+    "torch.nn.grad.conv2d_weight": _Function(
+        ("2.11.0",), _CONVOLUTION, refused="the orders of gradients of weights are not known"
+    ),
 }
 """The functions of libraries on GPUs that `fs.library_sum` takes."""
+
+
+def known_device(device: str) -> str:
+    """Return the name of a device in `DEVICES`.
+
+    >>> known_device("NVIDIA H200")
+    'h200'
+    """
+    name = device.lower().removeprefix("nvidia ")
+    if name not in DEVICES:
+        raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
+    return name
 
 
 def kernel_sum(
@@ -549,13 +593,14 @@ def kernel_sum(
     device: str, version: str | None, result: str | None,
 ) -> Regions:  # fmt: skip
     """Return how a call of a library on a GPU adds. `fs.library_sum` documents the arguments."""
-    if device.lower().removeprefix("nvidia ") not in DEVICES:
-        raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
+    known_device(device)
     if function not in FUNCTIONS:
         near = difflib.get_close_matches(function, FUNCTIONS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"described are {', '.join(FUNCTIONS)}"
         raise NotDescribedError(f"function={function!r} on device={device!r} is not described; {hint}")
     row = FUNCTIONS[function]
+    if row.refused is not None:
+        raise NotDescribedError(f"{function} on device={device!r} is not described: {row.refused}")
     if version is not None and version.partition("+")[0] not in row.versions:
         raise NotDescribedError(
             f"version={version!r} of {function} on device={device!r} is not described; described: "
@@ -571,6 +616,8 @@ def kernel_sum(
         )
     if dtype not in _dtypes_of(rule, match):
         raise NotDescribedError(f"{about}: the kernel multiplies {' or '.join(_dtypes_of(rule, match))}")
+    if call.rotated and "dgrad" not in call.name and call.rows * call.columns != 1:
+        raise NotDescribedError(f"{about}: a forward kernel that computes a gradient was not recorded")
     if bool(call.channels) != rule.name.startswith("convolution") and (call.rows * call.columns != 1):
         raise NotDescribedError(f"{about}: a shape {row.sizes} is not that of a kernel for {rule.name}")
     try:
@@ -591,15 +638,19 @@ def _call(
         if min(x, y, z) < 1:
             raise ValueError(f"grid must be one to three numbers of at least 1, not {grid!r}")
         size = x, y, z
-    products = [name for name in names if not _AUXILIARY.search(name)]
+    products = [name for name in names if not is_auxiliary(name)]
     if len(products) != 1:
+        for name in products:
+            if (rule := _known_rule(name)) is not None and rule.refused is not None:
+                raise NotDescribedError(f"{name} is not described: {rule.refused}")
         listed = ", ".join(products) or "none"
         raise NotDescribedError(f"kernel must have one kernel that multiplies; of the names given these are: {listed}")
     if row.sizes == _CONVOLUTION:
         if len(sizes) != 5:
             raise NotDescribedError(f"shape {sizes} is not {row.sizes}")
         m, n, channels, rows, columns = sizes
-        return KernelCall(names, products[0], dtype, m, n, channels * rows * columns, size, 1, channels, rows, columns)
+        k = channels * rows * columns
+        return KernelCall(names, products[0], dtype, m, n, k, size, 1, channels, rows, columns, row.rotated)
     if len(sizes) not in (3, 4):
         raise NotDescribedError(f"shape {sizes} is not {row.sizes}")
     *batch, m, n, k = sizes
@@ -611,6 +662,15 @@ _AUXILIARY = re.compile(
     r"fill_kernel|FillFunctor|copy_kernel"
 )
 """Names of kernels that belong to a call and multiply nothing."""
+
+
+def is_auxiliary(name: str) -> bool:
+    """Return whether a kernel belongs to a call and multiplies nothing, such as a Memset or a splitKreduce_kernel.
+
+    >>> is_auxiliary("Memset (Device)"), is_auxiliary("nvjet_sm90_tst_64x8_64x16_2x4_h_bz_NNT")
+    (True, False)
+    """
+    return _AUXILIARY.search(name) is not None
 
 
 def _dtypes_of(rule: KernelRule, match: re.Match[str]) -> tuple[str, ...]:

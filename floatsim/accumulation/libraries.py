@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from floatsim.accumulation import library_rules as rules
 from floatsim.accumulation.gpu_libraries import kernel_sum
 from floatsim.accumulation.gpu_reductions import REDUCTIONS, reduction_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
+from floatsim.accumulation.recorded_kernels import default_result, recorded_kernels
 from floatsim.formats._validation import as_flag, as_index, nearest_name
 
 __all__ = ["CPUS", "ROWS", "LibraryRow", "NotDescribedError", "Region", "library_sum", "library_table"]
@@ -134,7 +136,8 @@ ROWS = (
 def library_sum(
     function: str, dtype: str, shape: int | Sequence[int], *, version: str | None = None, cpu: str | None = None,
     threads: int = 1, result: str | None = None, device: str | None = None, kernel: str | Sequence[str] | None = None,
-    grid: Sequence[int] | None = None, axis: int | None = None, strict: bool = False,
+    grid: Sequence[int] | None = None, layout: str | None = None, settings: Sequence[str] | None = None,
+    workspace: str | None = None, axis: int | None = None, strict: bool = False,
 ) -> Regions:  # fmt: skip
     """Return how a function of a library adds, as descriptions for `fs.matmul`, `fs.dot` and `fs.sum`.
 
@@ -143,8 +146,10 @@ def library_sum(
     combination is an error.
 
     On a GPU the bits follow from the name of the kernel, which a profiler shows: pass `device`, `kernel` and `grid`.
-    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels. The sums of reductions,
-    softmax and norms follow from the shape alone: `REDUCTIONS` of `floatsim.accumulation.gpu_reductions` lists them.
+    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels. Without `kernel`, its
+    name and grid are those of the recorded call with this shape, if there is one (`fs.hardware.recorded_kernels`). The sums of
+    reductions, softmax and norms follow from the shape alone: `REDUCTIONS` of
+    `floatsim.accumulation.gpu_reductions` lists them.
 
     Parameters
     ----------
@@ -162,8 +167,9 @@ def library_sum(
         (M, N, K) of a product of C-contiguous matrices (M, K) and (K, N); (K,) or K of two vectors or of a sum. On a
         GPU the matrices may have any layout, and (batch, M, N, K) is a batch. A convolution has (M, N, channels, rows,
         columns): M places of the images, N results for each, and the channels that the sum reads, in filters of these
-        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`. A reduction on a
-        GPU has the shape of its contiguous operand: (n,), or (rows, columns).
+        rows and columns. Its terms have the order (channel, row, column), as in `operators.conv2d`, and the gradient of
+        the input that of `operators.conv2d_backward`, with the rotated filter. A reduction on
+        a GPU has the shape of its contiguous operand: (n,), or (rows, columns).
     version : str, optional
         The version of the library, without a local part ("+cpu"). It may be left out if one version was verified.
     cpu : str, optional
@@ -173,12 +179,15 @@ def library_sum(
     result : str, optional
         The dtype of the result. Default: that of the operands.
     device : str, optional
-        "h200". Then `cpu` and `threads` have no meaning, and products need `kernel`.
+        "h200". Then `cpu` and `threads` have no meaning.
     kernel : str or sequence of str
         The name of the kernel, or the names of all kernels of the call in their order. A kernel that splits K needs
-        all: a splitKreduce_kernel adds its parts, and a Memset before it means that it adds them itself.
+        all: a splitKreduce_kernel adds its parts, and a Memset before it means that it adds them itself. Default: the
+        recorded kernels of the shape.
     grid : sequence of int
         The grid (x, y, z) of the kernel that multiplies. Needed for kernels that can split K.
+    layout, settings, workspace : optional
+        The recorded call, if `kernel` is not given: see `fs.hardware.recorded_kernels`.
     axis : int, optional
         The axis of a reduction on a GPU: -1 (default) or 0. The sums of `axis=0` are columns, such as the gradient of a
         bias.
@@ -225,6 +234,12 @@ def library_sum(
     ...     print(region.rows, str(region.accumulate)[-43:])
     slice(0, 64, 2) width=4, accumulators=4, threads)
     slice(1, 64, 2) width=4, accumulators=4, shift=2, threads)
+
+    A recorded shape needs no name:
+
+    >>> region, = fs.library_sum("torch.matmul", "float32", (64, 64, 300), device="h200", settings=["allow_tf32"])
+    >>> print(region.accumulate)
+    converted(tf32, splitk(19, residue(tensorcore(hopper), 16), sequential(fp32), tile=4))
     """
     sizes = tuple(as_index(n, "shape", 0, 1 << 40) for n in (shape if isinstance(shape, Sequence) else (shape,)))
     if device is not None and kernel is None and function in {row.function for row in REDUCTIONS}:
@@ -235,13 +250,22 @@ def library_sum(
     if axis is not None or strict:
         raise TypeError("axis= and strict= belong to reductions on a GPU: pass device=, such as 'h200'")
     if device is not None:
-        if kernel is None:
-            raise NotDescribedError(f"{function} on device={device!r}: pass kernel=, the name that a profiler shows")
         if cpu is not None or threads != 1:
             raise TypeError("cpu= and threads= belong to a CPU; with device= pass kernel= and grid=")
+        if kernel is not None and any(each is not None for each in (layout, settings, workspace)):
+            raise TypeError("layout=, settings= and workspace= find the recorded kernels; omit them, or kernel=")
+        if kernel is None:
+            if grid is not None:
+                raise TypeError("grid= belongs to a kernel: pass kernel=, or omit both for a recorded shape")
+            chosen = {"layout": layout, "settings": settings, "workspace": workspace}
+            given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+            found = recorded_kernels(function, dtype, sizes, device=device, version=version, result=result, **given)
+            kernel, grid, result = found.names, found.grid, result or default_result(function, dtype)
         return kernel_sum(function, dtype, sizes, kernel, grid, device, version, result)
-    if kernel is not None or grid is not None:
-        raise TypeError("kernel= and grid= belong to a GPU: pass device=, such as 'h200'")
+    if any(each is not None for each in (kernel, grid, layout, settings, workspace)):
+        raise TypeError(
+            "kernel=, grid=, layout=, settings= and workspace= belong to a GPU: pass device=, such as 'h200'"
+        )
     rows = _of_function(function, dtype, result)
     rows = _with(rows, "version", version and version.partition("+")[0], lambda row: row.versions)
     rows = _with(rows, "cpu", cpu, lambda row: row.cpus)

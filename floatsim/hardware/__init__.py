@@ -27,7 +27,7 @@ _HOMES = {
     ".device": "Device",
     ".api": "bench capture compare probe",
     ".tables.ptx_matrix": "Variant find variants",
-    ".library_kernels": "describe_kernel triton_dot",
+    ".library_kernels": "Launches describe_kernel kernels recorded_kernels triton_dot",
     ".vendor_gemm": "library_matmul",
     ".probing.probe": "probe_dots",
     ".protocol": "DeviceIdentity Dots",

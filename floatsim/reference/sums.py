@@ -49,6 +49,7 @@ from floatsim.accumulation import (
     Tree,
     TreeLeaf,
     fitted,
+    leaves,
 )
 from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.formats import FP32, TF32, FloatFormat
@@ -188,7 +189,7 @@ def scaled(
     if c is not None and _is_zero(beta):
         return scaled(accumulation, terms, options, alpha, beta, index, None, scales)
     total = accumulate(accumulation, terms, options, index, None, scales)
-    call = _Call(_DEFAULT_ATTRIBUTES if isinstance(accumulation, TensorCore) else options.attributes, index)
+    call = _Call(options.attributes if leaves(accumulation) else _DEFAULT_ATTRIBUTES, index)  # a unit has no attributes
     first, second, third = (
         _Run(_outermost(accumulation), split_seed(options.seed, Site.ALPHA + n), call) for n in range(3)
     )

@@ -95,6 +95,24 @@ def test_what_a_residue_changes():
     assert len({codes(x).tobytes() for x in found}) == 3
 
 
+@pytest.mark.parametrize("text", [
+    "residue(hopper, 8)", "converted(tf32, residue(hopper, 8))", "tf32x3(hopper)", "permuted(swapped, hopper)",
+    "converted(bf16, hopper)",
+])  # fmt: skip
+def test_factors_of_units_inside_other_descriptions(text):
+    """alpha and beta round to nearest in FP32, as for a unit alone: the keywords of the call do not change units."""
+    rng = o.rng("factors", text)
+    a, b = operands(rng, "fp32" if "32" in text or "bf" in text else "fp16", 5, 21, 18)
+    c = array(rng, fs.FP32, (5, 18))
+    found = fs.matmul(a, b, c, alpha=0.3, beta=-1.5, accumulate=text, rounding="toward_zero", ftz=True)
+    sums = fs.matmul(a, b, accumulate=text)
+    due = fs.add(
+        fs.multiply(fs.array(0.3, "fp64"), sums, format="fp32"), fs.multiply(c, np.float32(-1.5)), format="fp32"
+    )
+    assert same(found, fs.array(due, "fp32"))
+    check_by_reference(a, b, fs.as_accumulation(text), {"rounding": "toward_zero", "seed": 1}, c, 0.3, -1.5)
+
+
 # -- converted operands ------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +358,19 @@ def test_scales_are_refused():
     assert same(found, fs.matmul(a, a.T, accumulate="blackwell", scale_a=scale, scale_b=scale.T))
 
 
+def test_gelu_is_refused_with_the_reason():
+    for call in (
+        lambda: fs.Epilogue("hopper", activation="GELU"), lambda: fs.as_accumulation("epilogue(hopper, fp32, gelu)"),
+        lambda: fs.as_accumulation("epilogue(hopper, fp32, activation=gelu)"),
+    ):  # fmt: skip
+        with pytest.raises(
+            ValueError, match=r"is not described: it needs the bits of CUDA's own erff.*; described: relu"
+        ):
+            call()
+    with pytest.raises(ValueError, match="activation='silu' is not known"):
+        fs.Epilogue("hopper", activation="silu")
+
+
 def test_plans():
     x = fs.array(np.ones((4, 300)), "fp16")
     assert str(fs.explain_plan(x, x.T, accumulate="residue(hopper, 64)")).splitlines() == [
@@ -355,9 +386,3 @@ def test_plans():
         ("blocked(fp32, 64, converted(bf16, fp32))", "the terms are converted"),
     ]:
         assert says in str(fs.explain_plan(long, accumulate=text))
-
-
-def test_bounds_name_the_description_inside():
-    a = fs.array(np.ones((2, 40)), "fp16")
-    with pytest.raises(ValueError, match=r"residue\(.*no bound here; pass its inner description, tensorcore\(hopper"):
-        fs.testing.error_bound(a, a.T, accumulate="residue(hopper, 16)")

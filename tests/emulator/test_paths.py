@@ -8,6 +8,7 @@ import pytest
 from oracles import sums as path_oracle
 
 import floatsim as fs
+from floatsim.reference.tensorcore.dot import dot
 from tests.exhaustive import paths
 from tests.marks import cases
 
@@ -154,11 +155,34 @@ def test_its_exact_sums_are_those_of_fractions():
         assert got == o.Rounder(abs(total), int(total < 0), fs.FP16)(o.OracleRounding())[0]
 
 
+@pytest.mark.parametrize(("fmt", "unit"), [
+    pair for pair in paths.UNITS if pair[0] != fs.FP32
+], ids=lambda x: getattr(x, "name", x))  # fmt: skip
+def test_its_units_equal_the_reference(fmt, unit):
+    """Random codes, special values among them, with c; K of several instructions and of less than one."""
+    r = o.rng("units", fmt, unit)
+    row = fs.as_accumulation(unit).row(fmt, fmt)
+    at, out = path_oracle.format_of(fmt), path_oracle.format_of(row.output)
+    description = path_oracle.description_of(
+        fs.as_accumulation(unit), fs.Rounding.TIES_TO_EVEN, False, False, False, [fmt] * 2
+    )
+    call = path_oracle.Call(description, out)
+    for k in (1, row.k - 1, row.k, 2 * row.k + 1):
+        for _ in range(20):
+            x, y = (paths._random_codes(paths.Draw(k, _, side), fmt, (1, k)) for side in "ab")
+            if r.random() < 0.7:  # magnitudes near each other
+                x, y = (fs.encode(r.standard_normal((1, k)) * np.exp2(r.integers(-3, 4, (1, k))), fmt) for _ in "ab")
+            c = int(fs.encode(r.standard_normal(), row.output))
+            due = dot(row, x[0].tolist(), y[0].tolist(), fmt, fmt, c).code
+            found = path_oracle.matmul(call, x.tolist(), y.tolist(), at, at, [[c]], out)
+            assert found == [[due]], (k, x, y)
+
+
 SAMPLE = 4
 """Cases of each job in the sample."""
 
 
-SLOW_JOBS = ("mixed", "orders", "sum_is_exact", "double_rounding", "veltkamp")
+SLOW_JOBS = ("mixed", "orders", "sum_is_exact", "double_rounding", "veltkamp", "gpu_kernels")
 
 
 @pytest.mark.parametrize(

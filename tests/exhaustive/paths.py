@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from oracles import sums as oracle
 
 import floatsim as fs
+from floatsim.accumulation import fitted
 from floatsim.emulator.dispatch.candidates import CANDIDATES, only
 from floatsim.emulator.dispatch.kernel import Case as Planned
 from floatsim.emulator.planning import processor
@@ -168,6 +169,8 @@ class Setting:
     leaves: Any = LEAVES
     operations: Any = ("matmul", "matmul", "matmul", "sum", "sum", "dot", "cumsum")
     composites: float = 0.2
+    unit: str = ""
+    """A matrix unit, for descriptions of the parts of GPU kernels."""
     orders: bool = False
     """Whether every description has a reordering, a list of lengths, a rule or a tree of its own."""
     flush: float = 0.12
@@ -226,10 +229,11 @@ def expected(case: Case) -> np.ndarray:
     k = case.keywords
     call_style = [fs.Rounding[k.get("rounding", "TIES_TO_EVEN")], bool(k.get("ftz")), bool(k.get("daz")),
                   k.get("tininess") == "before"]  # fmt: skip
+    factors = [case.formats[name] for name in "ab" if name in case.formats]
     rounding = fs.Rounding[k["result_rounding"]] if "result_rounding" in k else call_style[0]
     result_style = oracle.style_of(rounding, fs.Overflow[k.get("overflow", "INFINITY")], *call_style[1:])
-    call = oracle.Call(oracle.description_of(case.accumulation, *call_style), oracle.format_of(case.result_format),
-                       result_style,
+    call = oracle.Call(oracle.description_of(case.accumulation, *call_style, factors),
+                       oracle.format_of(case.result_format), result_style,
                        k.get("alpha", 1.0), k.get("beta", 1.0))  # fmt: skip
     formats = {name: oracle.format_of(fmt) for name, fmt in case.formats.items()}
     if case.operation in ("matmul", "dot"):
@@ -541,7 +545,42 @@ def fixed_length(accumulation: fs.accumulation.Accumulation) -> bool:
     return any(map(fixed_length, accumulation.children))
 
 
+def _gpu_kernel(d: Draw, setting: Setting, k: int) -> fs.accumulation.Accumulation:
+    """A description with parts of GPU kernels. The lengths of parts are next to K and to those of instructions."""
+    kind, three = d.integer(0, 9), setting.a == fs.FP32
+    bound = d.one((k, k // 2, 8, 16, 32))
+    tile = max(1, bound + d.integer(-1, 1)) if d.chance(0.7) else d.integer(1, 9)
+    unit = fs.as_accumulation(setting.unit)
+    inner: Any = fs.Residue(unit, tile) if kind in (0, 1, 2, 3) else unit
+    if three and kind in (0, 4, 5):
+        inner = fs.Tf32x3(unit)
+    outer = _leaf(d, setting, d.one((fs.FP32, fs.FP32, fs.FP16, fs.BF16, fs.FP64)), LEAVES, "same")
+    if d.chance(0.25):
+        outer = _converted(d, setting, outer)
+    parts = d.integer(1, 5)
+    found = inner
+    if kind in (1, 5):
+        found = fs.SplitK(parts, inner, outer, max(1, tile - d.integer(0, 1)), d.one(("serial", "dealt", "dealt")))
+    elif kind in (2, 6):
+        found = fs.Blocked(inner, tile, outer)
+    elif kind == 7:
+        found = fs.Strided(_leaf(d, setting, setting.accumulator, LEAVES, "same"), parts, outer)
+    elif kind == 8:
+        found = _leaf(d, setting, setting.accumulator, LEAVES, "same")
+    elif kind == 9:
+        found = _permuted(d, inner, k)
+    if three and "tf32x3" not in str(found):
+        found = fs.Converted(fs.TF32, found, d.one(MODES))
+    if not d.chance(0.4):
+        return found
+    through = d.one((None, None, fs.FP16, fs.BF16, fs.E5M2))
+    to = d.one((fs.FP32, fs.FP32, fs.FP16, fs.BF16, fs.FP64))
+    return fs.Epilogue(found, to, d.one(("sum", "c")), through, d.one((None, "relu")))
+
+
 def _description(d: Draw, setting: Setting, k: int, kinds: Any = None) -> fs.accumulation.Accumulation:
+    if setting.unit:
+        return _gpu_kernel(d, setting, k)
     if setting.orders:
         return _ordered(d, setting, k)
     kinds = kinds or setting.leaves
@@ -847,7 +886,25 @@ def orders(d: Draw) -> Setting:
     return replace(base, orders=True, operations=operations, events=events)
 
 
-JOBS: dict[str, Theme] = {**THEMES, "counting": counting, "orders": orders}
+UNITS = (
+    (fs.FP16, "hopper"), (fs.FP16, "tensorcore(hopper, mma.m16n8k8)"), (fs.FP16, "tensorcore(hopper, output=fp16)"),
+    (fs.FP16, "volta"), (fs.FP16, "tensorcore(volta, output=fp16)"), (fs.BF16, "hopper"), (fs.BF16, "ampere"),
+    (fs.TF32, "hopper"), (fs.TF32, "ampere"), (fs.E4M3, "hopper"), (fs.E5M2, "ada"), (fs.E4M3, "blackwell"),
+    (fs.FP32, "hopper"), (fs.FP32, "ampere"),
+)  # fmt: skip
+"""Formats of operands and matrix units. FP32 operands are split, or converted to TF32."""
+
+
+def gpu_kernels(d: Draw) -> Setting:
+    """The parts of GPU kernels: residues of K, dealt tiles, conversions, three products, epilogues; units of NVIDIA."""
+    fmt, unit = d.one(UNITS)
+    accumulator = fs.FP16 if "output=fp16" in unit else d.one((fs.FP32, fs.FP32, fs.FP16))
+    return Setting(
+        fmt, fmt, accumulator, unit=unit, operations=("matmul", "matmul", "matmul", "dot"), scalars=0.3, long=0.1
+    )  # fmt: skip
+
+
+JOBS: dict[str, Theme] = {**THEMES, "counting": counting, "orders": orders, "gpu_kernels": gpu_kernels}
 
 
 # -- one call, every way -----------------------------------------------------------------------------------------------
@@ -868,6 +925,10 @@ def every_candidate(case: Case) -> Iterator[tuple[str, Callable[[], np.ndarray]]
         yield "recorded with few events", functools.partial(_recorded, case, case.events)
 
 
+_WRAPPERS = {"permuted", "parts", "converted", "residue", "tf32x3"}
+"""The candidates that carry out a description by the kernels of inner ones."""
+
+
 def accepting(case: Case) -> list[str]:
     """The candidates that carry out a part of the case when they alone are allowed."""
     formats = case.formats["a" if "a" in case.formats else "x"], case.formats.get("b")
@@ -877,11 +938,16 @@ def accepting(case: Case) -> list[str]:
         fs.Rounding[k.get("rounding", "TIES_TO_EVEN")], daz=bool(k.get("daz")), ftz=bool(k.get("ftz")),
         tininess=fs.Tininess[k.get("tininess", "after").upper()],
     )  # fmt: skip
-    planned = Planned(case.accumulation, TermRange(*formats), rounding, processor(True), addend)
+    described = case.accumulation
+    if isinstance(described, fs.Epilogue):  # it runs element by element
+        described, addend = described.inner, None
+    if formats[1] is not None:
+        described = fitted(described, *formats)
+    planned = Planned(described, TermRange(*formats), rounding, processor(True), addend)
     found = ["integer"]
     for candidate in CANDIDATES:
         with only(candidate.name):
-            if candidate.name in _names(plan(planned)) - {"permuted", "parts", "converted", "integer"}:
+            if candidate.name in _names(plan(planned)) - _WRAPPERS - {"integer"}:
                 found.append(candidate.name)
     return found
 
@@ -949,6 +1015,12 @@ def _described(attributes: Any) -> str:
     """A description as the Python that makes it."""
     if isinstance(attributes, fs.Permuted):
         return f"fs.Permuted({attributes.order!r}, {_described(attributes.inner)})"
+    if isinstance(attributes, fs.TensorCore | fs.Residue | fs.Tf32x3):
+        return f'fs.as_accumulation("{attributes}")'
+    if isinstance(attributes, fs.Epilogue):
+        through = None if attributes.through is None else _source(attributes.through)
+        rest = f"{_source(attributes.format)}, {attributes.fused!r}, {through}, {attributes.activation!r}"
+        return f"fs.Epilogue({_described(attributes.inner)}, {rest})"
     if isinstance(attributes, fs.Converted):
         mode = attributes.rounding.name.lower()
         return f"fs.Converted({_source(attributes.format)}, {_described(attributes.inner)}, {mode!r})"

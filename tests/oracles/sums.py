@@ -5,7 +5,8 @@ part of it. A format is four numbers and a kind of special values. A finite valu
 grid is fine enough for every format and every product of a call. The other values are Python floats: NaN, the
 infinities and -0.0 (+0 is the integer 0). So `type(x) is int` tells a finite value from a special one.
 
-Stochastic rounding and matrix units are not supported.
+Of matrix units it has those that align blocks of terms (docs/tensor-cores.md).
+Stochastic rounding is not supported.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 NAN, INFINITY, MINUS_ZERO = math.nan, math.inf, -0.0
 EVEN, AWAY, ZERO, POSITIVE, NEGATIVE, ODD = range(6)
 MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
+UNIT_NAN = float("nan")
+"""The NaN of a matrix unit, whose bits are all set except the sign. It is told from others by its identity."""
 SCALAR_BITS = 60
 """alpha and beta are multiples of 2**-60; the grid has so many more bits where they are used."""
 
@@ -123,7 +126,7 @@ class Format:
         """The code of a value of this format, given in units of 2**(quantum - shift)."""
         if type(value) is not int:
             if math.isnan(value):
-                return self.nan_code
+                return self.top if value is UNIT_NAN else self.nan_code
             return (self.sign_bit if math.copysign(1, value) < 0 else 0) | (self.infinity_code if value else 0)
         magnitude = -value if value < 0 else value
         low = max(shift, magnitude.bit_length() - self.precision)
@@ -348,30 +351,83 @@ class Converted:
     inner: Description
 
 
-Description = Leaf | Composite | Permuted | Converted
+@dataclass(frozen=True)
+class Unit:
+    """A matrix unit: each block adds `terms` products and the accumulator at once. An instruction has `k` terms.
+
+    All of them are aligned to the largest exponent, which is at least `floor`, and cut off below 2**(exponent - bits).
+    The sum is rounded once to `grid`, by `mode`; its numbers belong to `format`, that of the accumulator.
+    """
+
+    format: Format
+    k: int
+    terms: int
+    bits: int
+    floor: int
+    grid: Format
+    mode: int
+    style: Style = Style()
 
 
-def outermost(description: Description) -> Leaf:
-    if isinstance(description, Permuted | Converted):
+@dataclass(frozen=True)
+class Residue:
+    """The first n % tile terms fill instructions of their own."""
+
+    inner: Unit
+    tile: int
+
+
+@dataclass(frozen=True)
+class Tf32x3:
+    """Three products of the large and small parts of FP32 numbers, on one accumulator."""
+
+    inner: Unit
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """alpha * sum + beta * c in a format, `fused` "sum" or "c"; `through` rounds the sum first. The outermost one."""
+
+    inner: Description
+    format: Format
+    fused: str = "sum"
+    through: Format | None = None
+    relu: bool = False
+    style: Style = Style()
+
+
+Description = Leaf | Composite | Permuted | Converted | Unit | Residue | Tf32x3 | Epilogue
+Ending = Leaf | Unit | Epilogue
+
+
+def outermost(description: Description) -> Ending:
+    if isinstance(description, Permuted | Converted | Residue | Tf32x3):
         return outermost(description.inner)
-    return description if isinstance(description, Leaf) else outermost(description.outer)
+    return outermost(description.outer) if isinstance(description, Composite) else description
 
 
-def innermost(description: Description) -> Leaf:
+def innermost(description: Description) -> Leaf | Unit:
     """The leaf that reads the operands."""
-    return description if isinstance(description, Leaf) else innermost(description.inner)
+    return description if isinstance(description, Leaf | Unit) else innermost(description.inner)
 
 
 def reads_flushed(description: Description) -> bool:
     """Whether the terms of a description are read with daz: by its first leaf, unless they are converted first."""
-    if isinstance(description, Leaf):
+    if isinstance(description, Leaf | Unit):
         return description.style.daz
     return not isinstance(description, Converted) and reads_flushed(description.inner)
 
 
 def formats(description: Description) -> list[Format]:
-    if isinstance(description, Permuted):
+    if isinstance(description, Permuted | Residue):
         return formats(description.inner)
+    if isinstance(description, Unit):  # one more for the place where its terms are cut off
+        return [description.format, description.grid, Format(8, 0, 1 - description.floor + description.bits, "ieee")]
+    if isinstance(description, Tf32x3):
+        return [_TF32, *formats(description.inner)]
+    if isinstance(description, Epilogue):
+        within = [] if description.through is None else [description.through]
+        return [description.format, *within, *formats(description.inner)]
     if isinstance(description, Converted):
         return [description.format, *formats(description.inner)]
     if isinstance(description, Composite):
@@ -381,21 +437,32 @@ def formats(description: Description) -> list[Format]:
     return [description.format] + ([] if description.product is None else [description.product])
 
 
-class Sum:
-    """A description on one grid, with its arithmetic looked up."""
+_FP32, _TF32 = Format(8, 23, 127, "ieee"), Format(8, 10, 127, "ieee")
 
-    def __init__(self, description: Description, grid: int) -> None:
-        self.description = description
+
+class Sum:
+    """A description on one grid, with its arithmetic looked up.
+
+    Of products, `factors` has the formats of both factors, and the first factor is a multiple of 2**quantum. The second
+    one is a multiple of 2**(grid - quantum).
+    """
+
+    def __init__(self, description: Description, grid: int, factors: Sequence[Format] = (), quantum: int = 0) -> None:
+        self.description, self.factors, self.grid, self.quantum = description, factors, grid, quantum
         leaf = outermost(description)
         self.unit = _arithmetic(leaf.format, grid, leaf.style)
-        if isinstance(description, Permuted):
-            self.inner = Sum(description.inner, grid)
+        if isinstance(description, Unit):
+            self.round_block = rounder(description.grid, grid, Style(description.mode))
+        elif isinstance(description, Permuted | Residue | Epilogue):
+            self.inner = Sum(description.inner, grid, factors, quantum)
+        elif isinstance(description, Tf32x3):
+            self.inner = Sum(description.inner, grid, (_TF32, _TF32), quantum)
         elif isinstance(description, Converted):
-            self.inner = Sum(description.inner, grid)
+            self.inner = Sum(description.inner, grid, factors, quantum)
             self.convert = _arithmetic(description.format, grid, description.style).enter
             self.read_term = _arithmetic(description.format, grid, innermost(description).style).read
         elif isinstance(description, Composite):
-            self.inners = [Sum(inner, grid) for inner in description.inners or (description.inner,)]
+            self.inners = [Sum(inner, grid, factors, quantum) for inner in description.inners or (description.inner,)]
             self.outer = Sum(description.outer, grid)
             style = Style(daz=reads_flushed(description.outer))
             widest = max((inner.unit.format for inner in self.inners), key=lambda fmt: (fmt.precision, -fmt.quantum))
@@ -413,6 +480,22 @@ class Sum:
         description, unit = self.description, self.unit
         if isinstance(description, Leaf):
             return self._leaf(self._terms(x, y), seed)
+        if isinstance(description, Unit):
+            assert y is not None
+            return self._chain(x, y, 0 if seed is None else unit.enter(seed))
+        if isinstance(description, Residue):
+            assert y is not None
+            first = len(x) % description.tile
+            acc = 0 if seed is None else unit.enter(seed)
+            return self.inner._chain(x[first:], y[first:], self.inner._chain(x[:first], y[:first], acc))
+        if isinstance(description, Tf32x3):
+            assert y is not None
+            acc = 0 if seed is None else unit.enter(seed)
+            large_x, small_x = _two_parts(x, self.quantum)
+            large_y, small_y = _two_parts(y, self.grid - self.quantum)
+            for left, right in ((small_x, large_y), (large_x, small_y), (large_x, large_y)):
+                acc = self.inner._chain(left, right, acc)
+            return acc
         if isinstance(description, Converted):
             assert y is None
             return self.inner([self.read_term(self.convert(term, True)) for term in x], None, seed)
@@ -436,6 +519,38 @@ class Sum:
         if seed is None:
             return joined
         return unit.add(unit.read(joined), seed) if parts else unit.enter(seed)
+
+    def _chain(self, x: Sequence[Number], y: Sequence[Number], acc: Number) -> Number:
+        """A chain of instructions over products; the last one is filled up with zeros."""
+        unit = self.description
+        assert isinstance(unit, Unit)
+        fx, fy = self.factors
+        of_x = self.quantum
+        pairs = [(u, v) for u, v in zip(x, y, strict=True)]
+        pairs += [(0, 0)] * (-len(pairs) % unit.k)
+        for start in range(0, len(pairs), unit.terms):
+            terms = []
+            for u, v in pairs[start : start + unit.terms]:
+                at = _exponent(u, of_x, fx) + _exponent(v, self.grid - of_x, fy)
+                terms.append((exact_product(u, v), at))
+            acc = self._block([*terms, (acc, _exponent(acc, self.grid, unit.format))])
+        return acc
+
+    def _block(self, terms: Sequence[tuple[Number, int]]) -> Number:
+        """The terms, each with its exponent, aligned, cut off, added and rounded once."""
+        unit = self.description
+        specials = [x for x, _ in terms if type(x) is float and x - x != 0]
+        if specials:
+            return specials[0] if _one_sign(specials) else UNIT_NAN
+        highest = max([unit.floor, *(at for x, at in terms if x)])
+        cut = highest - unit.bits - self.grid
+        total = sum((abs(x) >> cut << cut) * (1 if x > 0 else -1) for x, _ in terms if type(x) is int and x)
+        if not total:
+            return 0
+        kept = max(abs(total).bit_length() - unit.grid.precision, 0)
+        if unit.mode == ZERO and abs(total) >> kept << kept > unit.grid.largest << (unit.grid.quantum - self.grid):
+            return INFINITY if total > 0 else -INFINITY
+        return self.round_block(total) or 0
 
     def _terms(self, x: Sequence[Number], y: Sequence[Number] | None) -> Sequence[Number]:
         """The terms as the leaf reads them: products are rounded, or not."""
@@ -464,6 +579,19 @@ class Sum:
             root = _TREES[self.description.tree](unit, terms) if len(terms) > 1 else unit.enter(terms[0])
             return root if seed is None else unit.add(unit.read(root), seed)
         return _CHAINS[kind](unit, terms, 0 if seed is None else unit.enter(seed))
+
+
+def _exponent(x: Number, grid: int, fmt: Format) -> int:
+    """The exponent of a number of a format, a multiple of 2**grid; a subnormal number has that of the normal ones."""
+    return max(abs(x).bit_length() - 1 + grid if type(x) is int else fmt.quantum, fmt.quantum + fmt.trailing_bits)
+
+
+def _two_parts(x: Sequence[Number], grid: int) -> tuple[list[Number], list[Number]]:
+    """Numbers of FP32, multiples of 2**grid, rounded to TF32, ties away from zero; and the rest, cut off to TF32."""
+    to_large, to_small = (_arithmetic(_TF32, grid, Style(mode)) for mode in (AWAY, ZERO))
+    subtract = _arithmetic(_FP32, grid, Style()).subtract
+    large = [to_large.enter(number) for number in x]
+    return large, [to_small.enter(subtract(number, part)) for number, part in zip(x, large, strict=True)]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -680,7 +808,8 @@ class _Run:
     def __init__(self, call: Call, terms: tuple[Format, ...], c: Format | None) -> None:
         self.call = call
         self.grid = grid = grid_of(call, *terms, c=c)
-        self.sum, leaf = Sum(call.description, grid), outermost(call.description)
+        leaf = outermost(call.description)
+        self.sum = Sum(call.description, grid, terms, terms[0].quantum)
         self.unit = self.sum.unit
         style = call.result_style
         self.same, self.saturates = call.result == leaf.format, style.overflow == "saturate_finite"
@@ -699,14 +828,49 @@ class _Run:
 
     def code(self, x: Sequence[Number], y: Sequence[Number] | None, c: Number | None) -> int:
         call, unit = self.call, self.unit
-        acc = self.sum(x, y, None if call.scaled else c)
-        if call.scaled:
+        if isinstance(call.description, Epilogue):
+            acc = self._epilogue(call.description, self.sum.inner(x, y, None), c)
+        else:
+            acc = self.sum(x, y, None if call.scaled else c)
+        if call.scaled and not isinstance(call.description, Epilogue):
             acc = _scaled(unit, call.alpha, unit.read(acc))
             if c is not None and call.beta != 0:
                 acc = unit.add(unit.read(acc), unit.read(_scaled(unit, call.beta, c)))
         if not self.same or self.saturates:
             acc = self.convert(self.reads_result(acc))
         return call.result.encode(acc, self.shift)
+
+    def _epilogue(self, epilogue: Epilogue, acc: Number, c: Number | None) -> Number:
+        unit = self.unit
+        if epilogue.through is not None:
+            acc = _arithmetic(epilogue.through, self.grid, Style()).enter(acc)
+        alpha, beta = (_scalar(x, epilogue.format) for x in (self.call.alpha, self.call.beta))
+        one = 1 << SCALAR_BITS
+
+        def exact(scalar: Number, x: Number) -> Number:
+            both = exact_product(scalar, x)
+            return both >> SCALAR_BITS if type(both) is int else both
+
+        if c is None or beta == 0:
+            acc = unit.enter(acc if alpha == one else exact(alpha, acc))
+        elif alpha == beta == one:
+            acc = unit.add(acc, c)
+        elif epilogue.fused == "sum":
+            acc = unit.add(exact(alpha, acc), unit.enter(exact(beta, c)))
+        else:
+            acc = unit.add(exact(beta, c), unit.enter(exact(alpha, acc)))
+        negative_zero = type(acc) is float and acc == 0
+        return 0 if epilogue.relu and (acc < 0 or negative_zero) else acc
+
+
+def _scalar(x: float, fmt: Format) -> Number:
+    """alpha or beta rounded to a format, in units of 2**-SCALAR_BITS."""
+    grid = min(fmt.quantum, -SCALAR_BITS)
+    n = x * 2.0**SCALAR_BITS
+    if n != int(n):
+        raise ValueError(f"{x} is no multiple of 2**-{SCALAR_BITS}")
+    rounded = _arithmetic(fmt, grid, Style()).enter(int(n) << (-SCALAR_BITS - grid) if x else tidy(x))
+    return rounded >> (-SCALAR_BITS - grid) if type(rounded) is int else rounded
 
 
 def _converted(to: Converted, rows: Sequence[Sequence[int]], fmt: Format) -> tuple[list[list[int]], Format]:
@@ -720,14 +884,24 @@ def _converted(to: Converted, rows: Sequence[Sequence[int]], fmt: Format) -> tup
     return found, to.format
 
 
+def _of_operands(description: Description) -> tuple[Converted, Description] | None:
+    """The outermost conversion of operands, and the description without it."""
+    if isinstance(description, Converted):
+        return description, description.inner
+    if isinstance(description, Epilogue) and isinstance(description.inner, Converted):
+        return description.inner, replace(description, inner=description.inner.inner)
+    return None
+
+
 def matmul(
     call: Call, a: Sequence[Sequence[int]], b: Sequence[Sequence[int]], fa: Format, fb: Format,
     c: Sequence[Sequence[int]] | None = None, fc: Format | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """The codes of the product of a, rows of codes, and b, *columns* of codes."""
-    while isinstance(call.description, Converted):
-        a, fa, b, fb = *_converted(call.description, a, fa), *_converted(call.description, b, fb)
-        call = replace(call, description=call.description.inner)
+    while (found := _of_operands(call.description)) is not None:
+        conversion, description = found
+        a, fa, b, fb = *_converted(conversion, a, fa), *_converted(conversion, b, fb)
+        call = replace(call, description=description)
     run = _Run(call, (fa, fb), fc)
     shift = fa.quantum + fb.quantum - run.grid
     left = [[fa.decode(code, 0, run.daz) for code in row] for row in a]
@@ -772,10 +946,31 @@ def style_of(rounding: Any, overflow: Any, ftz: bool, daz: bool, before: bool) -
     return Style(MODES.index(rounding.name.lower()), overflow.name.lower(), ftz, daz, before)
 
 
-def description_of(attributes: Any, rounding: Any, ftz: bool, daz: bool, before: bool) -> Description:
-    """Of an accumulation, with the call's rounding attributes."""
+def description_of(
+    attributes: Any, rounding: Any, ftz: bool, daz: bool, before: bool, factors: Sequence[Any] = ()
+) -> Description:  # fmt: skip
+    """Of an accumulation, with the call's rounding attributes. `factors` are the formats of operands of products."""
     kind = type(attributes).__name__.lower()
-    of = functools.partial(description_of, rounding=rounding, ftz=ftz, daz=daz, before=before)
+    if factors and hasattr(attributes, "operand_formats"):
+        factors = attributes.operand_formats(*factors)
+    of = functools.partial(
+        description_of, rounding=rounding, ftz=ftz, daz=daz, before=before, factors=factors
+    )  # fmt: skip
+    if kind == "tensorcore":
+        row = attributes.row(*factors)
+        block = row.model
+        return Unit(
+            format_of(row.output), row.k, block.terms, block.fraction_bits, block.floor, format_of(block.grid),
+            MODES.index(block.rounding.name.lower()),
+        )  # fmt: skip
+    if kind == "residue":
+        return Residue(of(attributes.inner), attributes.tile)
+    if kind == "tf32x3":
+        return Tf32x3(of(attributes.inner))
+    if kind == "epilogue":
+        through = None if attributes.through is None else format_of(attributes.through)
+        relu = attributes.activation == "relu"
+        return Epilogue(of(attributes.inner), format_of(attributes.format), attributes.fused, through, relu)
     if kind == "permuted":
         return Permuted(attributes.order, of(attributes.inner))
     if kind == "converted":

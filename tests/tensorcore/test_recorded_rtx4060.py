@@ -10,8 +10,7 @@ The SHA-256 of the archive is 740b69ac7e10f0542399fbecbea216e638dfe7249ff70ec4c6
 pinned here, and the index has those of all arrays. Nothing of the package is imported. The marker `mmaemu` selects the
 tests, which are skipped without the variable.
 
-No description deals tiles of K to parts yet, nor adds parts in pairs. For products with split-K, each part is emulated
-by a description, and NumPy adds the parts.
+Whole products are compared with `fs.scaled_mm`, which `tests/arrays/test_mmaemu.py` compares with the package itself.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from tests.arrays.split_products import split_on_ada
 
 FOLDER = os.environ.get("FLOATSIM_MMAEMU")
 INDEX_SHA256 = "5633bd1352c70a63a8e2164942ae88ecd826b4e11aac96065f9417c5f5571584"
@@ -44,8 +44,6 @@ FORMATS = {
     "float32": fs.FP32, "bfloat16": fs.BF16, "float16": fs.FP16, "float8_e4m3fn": fs.E4M3, "float8_e5m2": fs.E5M2,
     "e4m3": fs.E4M3, "e5m2": fs.E5M2,
 }  # fmt: skip
-NANS = {fs.FP32: 0x7FFFFFFF, fs.BF16: 0x7FFF, fs.FP16: 0x7FFF, fs.E4M3: 0x7F, fs.E5M2: 0x7F}
-"""The NaN that the GPU returns in each format."""
 
 
 @functools.cache
@@ -173,49 +171,16 @@ def calls(case: dict[str, Any]) -> Iterator[Product]:
         )  # fmt: skip
 
 
-TILE = 64
-"""The terms of a tile of K. With split-K, tile t belongs to part t % parts."""
-
-
-def added(parts: list[np.ndarray], scheme: str) -> np.ndarray:
-    """Return the sum of the parts in FP32, in order, or in pairs of which the last part is none."""
-    if scheme == "pairwise":
-        last, half = len(parts) - 1, -(-len(parts) // 2)
-        pairs = [parts[i] + parts[i + half] if i + half < last else parts[i] for i in range(half)]
-        parts = [parts[last], *pairs]
-    return functools.reduce(np.add, parts)
-
-
-def summed(x: Product) -> np.ndarray:
-    """Return the sums of products in FP32: each part by a description, the parts by NumPy."""
-    unit = fs.TensorCore("ada", output="fp32")
-    accumulation = unit if x.fast else fs.Blocked(unit, 128, "fp32")
-    tile = np.arange(x.a.shape[1]) // TILE
-    chosen = [tile % x.parts == part for part in range(x.parts)]
-    parts = [
-        fs.matmul(
-            fs.from_codes(x.a[:, k], x.formats[0]), fs.from_codes(x.b[:, k].T, x.formats[1]), accumulate=accumulation
-        ).codes.view(np.float32)
-        for k in chosen
-    ]
-    return added(parts, x.scheme)
-
-
 def emulated(x: Product) -> np.ndarray:
-    """Return the emulated codes: the sums, then the scales and the output format by NumPy.
-
-    Without terms torch calls no kernel: the result is 0, whatever the scales.
-    """
-    if not x.a.shape[1]:
-        return np.zeros((len(x.a), len(x.b)), x.output.code_dtype)
-    with np.errstate(all="ignore"):
-        alpha = x.scales[0] * x.scales[1]
-        y = (summed(x).astype(np.float64) * np.float64(alpha) + 0.0).astype(np.float32)
-        if x.scale_result is not None and x.output.bits == 8:
-            y = y * x.scale_result
-    codes = fs.encode(y, x.output, overflow="saturate_finite" if x.output.bits == 8 else "infinity")
-    codes = np.where(np.isnan(y), x.output.code_dtype.type(NANS[x.output]), codes)
-    return np.diagonal(codes) if x.diagonal else codes
+    """Return the emulated codes of a product, by `fs.scaled_mm`."""
+    description = "ada"
+    if x.parts > 1:
+        description = split_on_ada(x.a.shape[1], x.parts, x.scheme, x.fast)
+    found = fs.scaled_mm(
+        fs.from_codes(x.a, x.formats[0]), fs.from_codes(x.b.T, x.formats[1]), *x.scales, scale_result=x.scale_result,
+        format=x.output, use_fast_accum=x.fast or x.parts > 1, accumulate=description,
+    ).codes  # fmt: skip
+    return np.diagonal(found) if x.diagonal else found
 
 
 WHOLE = [(case, products) for case in cases("gemm")] + [(case, calls) for case in cases("gemm_call")]

@@ -18,7 +18,9 @@ DESCRIPTIONS = (
     "sequential(fp16, product=none)", "strided(fp32, 4)", "blocked(fp16, 16, fp32)", "splitk(3, fp32, fp32)",
     "exact(fp16)", "sequential(bf16, rounding=toward_zero)", "blocked(pairwise(fp16), 8, fp16)", "hopper", "ampere",
     "volta", "cdna1", "cdna2", "cdna3", "blocked(hopper, 32, fp32)", "sequential(fp16, ftz)", "kahan(fp32)",
-    "neumaier(fp16)", "blocked(kahan(fp16), 16, neumaier(fp16))",
+    "neumaier(fp16)", "blocked(kahan(fp16), 16, neumaier(fp16))", "residue(hopper, 24)", "residue(cdna3, 7)",
+    "splitk(3, residue(hopper, 24), converted(fp16, fp32), tile=16, dealt)", "converted(bf16, fp32)",
+    "epilogue(hopper, fp32, through=fp16, relu)", "epilogue(splitk(2, fp32, fp32), bf16, fused=c)",
 )  # fmt: skip
 
 
@@ -44,6 +46,51 @@ def test_fp8_and_c():
     a, b = fs.testing.hard_inputs((20, 100, 20), "bf16", "normal")
     kernel = fs.matmul(a, b, c, accumulate="pairwise(fp32)")
     fs.testing.assert_within_bound(kernel, a, b, c, accumulate="pairwise(fp32)")
+
+
+@pytest.mark.parametrize("description", [
+    "converted(tf32, residue(hopper, 16))", "tf32x3(hopper)", "blocked(tf32x3(hopper), 32, fp32)",
+    "epilogue(converted(tf32, hopper, rounding=toward_zero), fp32, relu)", "splitk(3, fp32, fp32, tile=8, dealt)",
+])  # fmt: skip
+def test_fp32_operands_and_c(description):
+    c = fs.array(np.random.default_rng(2).standard_normal((12, 12)) * 4, "fp16")
+    for kind in ("normal", "cancelling", "subnormal"):
+        for k in (1, 21, 70):
+            a, b = fs.testing.hard_inputs((12, k, 12), "fp32", kind)
+            for addend in (None, c):
+                kernel = fs.matmul(a, b, addend, accumulate=description)
+                bound = fs.testing.assert_within_bound(kernel, a, b, addend, accumulate=description).bound
+                assert bound.factor < 5e-5
+
+
+def test_exact_results_of_converted_operands():
+    """What the sums read: operands in TF32, and three products of large and small parts."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 9), (9, 4)))
+    found = fs.testing.error_bound(a, b, accumulate="converted(tf32, hopper)")
+    x, y = (fs.array(z, "tf32").values.astype(float) for z in (a, b))
+    assert np.array_equal(found.exact, fs.matmul(x, y, accumulate="exact(fp64)"))
+    assert not np.array_equal(found.exact, fs.testing.error_bound(a, b, accumulate="fp32").exact)
+
+    def parts(z):
+        large = ((z.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        return large.astype(float), ((z - large).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(float)
+
+    (large_a, small_a), (large_b, small_b) = parts(a), parts(b)
+    left = np.concatenate([small_a, large_a, large_a], 1)
+    right = np.concatenate([large_b, small_b, large_b], 0)
+    found = fs.testing.error_bound(a, b, accumulate="blocked(tf32x3(hopper), 4, fp32)")
+    assert np.array_equal(found.exact, fs.matmul(left, right, accumulate="exact(fp64)"))
+    relu = fs.testing.error_bound(a, b, accumulate="epilogue(fp32, fp32, relu)").exact
+    assert (relu >= 0).all() and (relu == 0).any()
+
+
+def test_an_epilogue_reads_its_own_c():
+    """The leaf inside flushes its operands to zero, not the c of the epilogue."""
+    zero, c = fs.array([[0.0]], "fp32"), fs.array([[2.0**-130]], "fp32")
+    text = "epilogue(sequential(fp32, daz=true), fp32)"
+    assert fs.testing.error_bound(zero, zero, c, accumulate=text).exact == 2.0**-130
+    assert fs.matmul(zero, zero, c, accumulate=text).item() == 2.0**-130
 
 
 def test_the_bound_holds_for_exact_fractions():
@@ -81,6 +128,23 @@ def test_paths_have_the_published_lengths():
     assert steps("tensorcore(arm-bfdot, bfdot.ebf)", 4, TermRange(fs.BF16, fs.BF16)) == 1 + 2
     assert steps("cdna2", 16) == 1 + 2 + 4
     assert steps("tensorcore(hopper, mma.m16n8k32)", 64, TermRange(fs.E4M3, fs.E4M3)) == 2 * 2 + 2
+    unit = 2 * 7  # 100 terms: 7 blocks, whose terms are cut and whose sum is rounded
+    assert steps("hopper", 100) == unit
+    assert steps("residue(hopper, 25)", 100) == steps("residue(hopper, 200)", 100) == unit
+    assert steps("residue(hopper, 96)", 100) == 2 * (1 + 6)
+    assert steps("residue(hopper, 90)", 100) == 2 * (1 + 6)  # 10 terms, and 90 in 6 blocks
+    assert steps("residue(hopper, 81)", 100) == 2 * (2 + 6)
+    assert steps("epilogue(hopper, fp32)", 100) == unit
+    assert steps("epilogue(hopper, fp32)", 100, with_c=True) == unit + 1
+    assert steps("epilogue(hopper, fp32, through=fp16)", 100, with_c=True) == unit + 2
+    assert steps("epilogue(hopper, bf16)", 100) == unit + 1
+    assert steps("converted(bf16, hopper)", 100) == unit
+    assert steps("splitk(2, hopper, converted(fp16, fp32))", 100) == 2 * 4 + 1 + 1  # 50 terms, conversion, addition
+    assert steps("splitk(2, hopper, converted(fp32, fp32))", 100) == 2 * 4 + 1
+    assert steps("splitk(2, hopper, fp32, tile=16, dealt)", 100) == 2 * 4 + 1
+    single = TermRange(fs.FP32, fs.FP32)
+    assert steps("tf32x3(hopper)", 100, single) == 2 * 3 * 13
+    assert steps("blocked(tf32x3(hopper), 32, fp32)", 100, single) == 2 * 3 * 4 + 3
     assert path_of(fs.as_accumulation("arm-bfdot"), 2, TermRange(fs.BF16, fs.BF16)).roundings == ((2.0**-23, 3),)
     assert path_of(fs.as_accumulation("volta"), 4, TermRange(fs.FP16, fs.FP16)).roundings[0] == (5 * 2.0**-23, 1)
 

@@ -15,7 +15,6 @@ from floatsim._types import Codes, Operand
 from floatsim.accumulation import (
     AccumulationLike,
     Epilogue,
-    TensorCore,
     as_accumulation,
     leaves,
     settled,
@@ -215,9 +214,8 @@ def _scaled(
     operation: str, acc: Codes, alpha: Operand, beta: Operand, c: Operand | None, call: AccumulationCall
 ) -> Codes:
     """Return t = round(alpha * acc), then round(t + round(beta * c)), in the outermost leaf's format and attributes."""
-    fmt, attributes = call.accumulation.result_format, RoundingAttributes()  # of a matrix unit, which has no attributes
-    if not isinstance(call.accumulation, TensorCore):
-        attributes, _ = settled(leaves(call.accumulation)[-1], call.options.attributes)
+    fmt, ends = call.accumulation.result_format, leaves(call.accumulation)  # a matrix unit has none, and no attributes
+    attributes = settled(ends[-1], call.options.attributes)[0] if ends else RoundingAttributes()
 
     def rounded(name: str, x: Operand, y: Operand, number: int) -> Operand:
         options = replace(call.options, attributes=attributes, seed=split_seed(call.options.seed, number))

@@ -49,7 +49,9 @@ from floatsim.accumulation import (
 )
 from floatsim.accumulation.partition import count, partition
 from floatsim.accumulation.trees import program
+from floatsim.arrays.array.conversion import as_float_array, convert
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.elementwise.arithmetic import subtract
 from floatsim.arrays.elementwise.comparison import issubnormal
 from floatsim.formats import FP32, FP64, TF32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_real
@@ -197,8 +199,12 @@ def path_of(
         return _path_of_parts(accumulation, terms, with_c, rounding)
     if isinstance(accumulation, Composite):
         return _composite_path(accumulation, n, terms, with_c, rounding)
-    if isinstance(accumulation, Converted | Residue | Tf32x3 | Epilogue):
-        raise ValueError(f"{accumulation} has no bound here; pass its inner description, {accumulation.inner}")
+    if isinstance(accumulation, Converted):
+        return _converted_path(accumulation, n, terms, with_c, rounding)
+    if isinstance(accumulation, Residue | Tf32x3):
+        return _chains_path(accumulation, n, terms, with_c)
+    if isinstance(accumulation, Epilogue):
+        return _epilogue_path(accumulation, n, terms, with_c, rounding)
     assert isinstance(accumulation, Leaf)
     return _leaf_path(accumulation, n, terms, with_c, RoundingAttributes(rounding))
 
@@ -230,6 +236,47 @@ def _composite_path(
     return path._replace(underflow=path.underflow + own.daz * reads * leaf.format.smallest_normal)
 
 
+def _converted_path(
+    accumulation: Converted, n: int, terms: TermRange, with_c: bool, rounding: Rounding
+) -> Path:  # fmt: skip
+    """Return the path of converted terms. Operands of products are converted before: see `_as_read`."""
+    fmt = accumulation.format
+    if terms.b is not None:
+        return path_of(accumulation.inner, n, TermRange(fmt, fmt), with_c=with_c, rounding=rounding)
+    path = path_of(accumulation.inner, n, TermRange(fmt), with_c=with_c, rounding=rounding)
+    if contains(fmt, terms.a, specials=False):
+        return path
+    return _rounded(fmt, 1, n, accumulation.rounding).then(path)
+
+
+def _chains_path(accumulation: Residue | Tf32x3, n: int, terms: TermRange, with_c: bool) -> Path:
+    """Return the path of chains of one unit on one accumulator: each is filled up with zeros to whole blocks."""
+    unit = accumulation.inner
+    assert isinstance(unit, TensorCore)
+    if isinstance(accumulation, Residue):
+        row, lengths = unit.row(terms.a, _second(terms)), [length for length, _ in accumulation.runs(n)]
+    else:
+        row, lengths = unit.row(TF32, TF32), [n, n, n]
+    block = row.k if isinstance(row.model, TwoHalves) else 1 if isinstance(row.model, FmaChain) else row.block
+    return _unit_path(row, sum(-(-length // block) * block for length in lengths), with_c)
+
+
+def _second(terms: TermRange) -> FloatFormat:
+    assert terms.b is not None
+    return terms.b
+
+
+def _epilogue_path(accumulation: Epilogue, n: int, terms: TermRange, with_c: bool, rounding: Rounding) -> Path:
+    """Return the path of a sum without c, its rounding to 16 bits, and the addition of c. The activation is exact."""
+    path = path_of(accumulation.inner, n, terms, rounding=rounding)
+    last = _result_format(accumulation.inner, terms)
+    if accumulation.through is not None:
+        path, last = path.then(_rounded(accumulation.through, 1, 1)), accumulation.through
+    if with_c or not contains(accumulation.format, last, specials=False):
+        path = path.then(_rounded(accumulation.format, 1, 1))
+    return path
+
+
 def _path_of_parts(accumulation: Parts, terms: TermRange, with_c: bool, rounding: Rounding) -> Path:
     """Return the path through any of the parts and through the sum of their results."""
     inner = Path()
@@ -247,7 +294,9 @@ def _result_format(accumulation: Accumulation, terms: TermRange) -> FloatFormat:
 
 
 def _outermost(accumulation: Accumulation) -> Accumulation:
-    """Return the leaf or the unit whose result is the description's. It reads c."""
+    """Return the leaf, the unit or the epilogue whose result is the description's. It reads c."""
+    if isinstance(accumulation, Epilogue):
+        return accumulation
     return _outermost(accumulation.children[-1]) if accumulation.children else accumulation
 
 
@@ -445,7 +494,9 @@ def error_bound(
     -------
     ErrorBound
         `bound` and `exact` have the shape of the product. `exact` is the sum of the operands as the sums read them:
-        subnormal ones count as zeros with DAZ, and FP32 operands of an instruction for TF32 are cut. The bound is
+        subnormal ones count as zeros with DAZ, FP32 operands of an instruction for TF32 are cut, those of `Converted`
+        are converted, and `Tf32x3` has the sum of its three products. With an `Epilogue`, it includes c and the
+        activation. The bound is
         infinite where a sum may reach the end of a format's range, in the result or on the way to it. The
         description alone sets DAZ and FTZ.
 
@@ -478,6 +529,8 @@ def error_bound(
     path = path_of(accumulation, product.k, terms, with_c=product.c is not None, rounding=mode)
     product = _as_read(replace(product, accumulate=accumulation))
     exact = np.asarray(product.result(_EXACT, FP64).values)
+    if isinstance(accumulation, Epilogue) and accumulation.activation == "relu":
+        exact = np.maximum(exact, 0.0)  # differences do not grow
     factor = growth(path, exact.size, chance)
     with np.errstate(all="ignore"):
         inner = spread(path, _magnitude(product), chance, exact.size)
@@ -529,6 +582,13 @@ def _as_read(product: Product) -> Product:
     """Return the product with the operands and the c that the sums read: subnormals flushed, or bits cut off."""
     reader, last = _innermost(product.accumulate), _outermost(product.accumulate)
     a, b, c = product.a, product.b, product.c
+    inner = product.accumulate
+    while inner.children:
+        if isinstance(inner, Converted):
+            a, b = (_float_array(convert(x, inner.format, rounding=inner.rounding, **_EXACTLY)) for x in (a, b))
+        elif isinstance(inner, Tf32x3):
+            a, b = _three_products(a, b)
+        inner = inner.children[0]
     if isinstance(product.accumulate, Parts):
         read = [_as_read(each) for each in _parts(product)]
         a = FloatArray(np.concatenate([each.a.codes for each in read], axis=-1), a.format)
@@ -553,6 +613,27 @@ def _parts(product: Product) -> list[Product]:
         found.append(replace(product, a=a, b=b, c=None, accumulate=inner))
         start += length
     return found
+
+
+_EXACTLY: Any = {"overflow": "infinity", "daz": False, "ftz": False}  # the context has no effect
+
+
+def _float_array(x: Any) -> FloatArray:
+    return as_float_array(x, "an operand")
+
+
+def _three_products(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the operands of the three products of `Tf32x3`, side by side: small and large parts in TF32."""
+
+    def parts(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        large = _float_array(convert(x, TF32, rounding=Rounding.TIES_TO_AWAY, **_EXACTLY))
+        rest = subtract(x, large, format=FP32, rounding=Rounding.TIES_TO_EVEN, **_EXACTLY)
+        return large, _float_array(convert(rest, TF32, rounding=Rounding.TOWARD_ZERO, **_EXACTLY))
+
+    (large_a, small_a), (large_b, small_b) = parts(a), parts(b)
+    left = np.concatenate([small_a.codes, large_a.codes, large_a.codes], axis=-1)
+    right = np.concatenate([large_b.codes, small_b.codes, large_b.codes], axis=-2)
+    return FloatArray(left, TF32), FloatArray(right, TF32)
 
 
 def _read_by(row: Instruction, x: FloatArray) -> FloatArray:
