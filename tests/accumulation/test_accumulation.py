@@ -268,7 +268,11 @@ def test_formats_are_short_for_sequential():
         (lambda: fs.Residue("hopper", 0), ValueError, "tile must be at least 1, not 0"),
         (lambda: fs.Tf32x3("blocked(hopper, 8, fp32)"), TypeError, "inner must be a TensorCore, not blocked"),
         (lambda: fs.Epilogue("fp32", fused="sums"), ValueError, "fused='sums' is not known; did you mean 'sum'"),
-        (lambda: fs.Epilogue("fp32", activation="gelu"), ValueError, "activation='gelu' is not known"),
+        (
+            lambda: fs.Epilogue("fp32", activation="gelu"),
+            ValueError,
+            "activation='gelu' is not described: it needs the bits of CUDA's own erff",
+        ),
         (lambda: parse("epilogue(hopper, fp32, gelu)"), ValueError, "write epilogue"),
         (lambda: fitted(fs.Tf32x3("hopper"), fs.FP16, fs.FP16), ValueError, "splits FP32 operands"),
         (lambda: fs.Parts("fp16", [1], "fp32"), TypeError, "inners must be a list"),
