@@ -286,6 +286,9 @@ _NAMED = (
             "cross_entropy": {"result": SAME},
             "cross_entropy_backward": {"result": SAME, "target_gradient": SAME},
             "softmax_backward": {"product": SAME},
+            "gelu": {"input": FP32},
+            "gelu_backward": {"gradient": FP32, "input": FP32},
+            "silu_backward": {"gradient": FP32, "input": FP32},
         },
         accumulations={
             "softmax": {"sum": LibrarySum("torch.softmax", "h200")},

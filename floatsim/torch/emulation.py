@@ -26,11 +26,12 @@ from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, Rehearsal, floats_of, tensors_of
 from floatsim.torch.decisions import Resolved, line, resolve
+from floatsim.torch.devices import cast, entry_on, optimizers_of
 from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
 from floatsim.torch.modules import Modules, parameter_names, paths
-from floatsim.torch.run import EVENTS, Run, Site
+from floatsim.torch.run import EVENTS, Run, Site, Unverified
 from floatsim.torch.scaling import start_scaling
 from floatsim.torch.storage import OPTIMIZER, Storage
 from floatsim.torch.table import Entry, check_rules, entry_of
@@ -63,6 +64,12 @@ _COMPILES = (
     "floatsim: ft.emulate compiles kernels for the operations and formats of this model, which can take a minute. "
     "Later runs read them from disk. FLOATSIM_PROGRESS=0 turns this line off."
 )
+
+_CASTS = ("_to_copy", "copy_")
+"""Operations that convert tensors to other dtypes."""
+
+_ON_DEVICE = (torch.float32, torch.float16, torch.bfloat16)
+"""The dtypes that were compared with a device."""
 
 _FIRST_GRADIENT = ("torch::autograd::AccumulateGrad",)
 """The names of nodes that add to the gradient of a weight."""
@@ -121,6 +128,13 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             scaler.finish_step()
         self.modules.finish_step()
         self.run.step += 1
+
+    def unverified(self, operation: str, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
+        """Note that an operation is not known to have the bits of the policy's device. A strict run refuses it."""
+        found = Unverified(operation, shapes, why)
+        if self.strict:
+            raise NotImplementedError(f"{found}; strict=True refuses what was not compared with the device")
+        self.run.unverified[found] += 1
 
     # -- leaving, saving and resuming ----------------------------------------------------------------------------------
 
@@ -210,9 +224,11 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                     f"{func.name()} takes functions, which ft.emulate cannot follow; call the operations themselves, "
                     "such as torch.nn.functional.scaled_dot_product_attention, or use run.pause()"
                 )
-            entry = self._entries[func] = entry_of(func)
+            entry = self._entries[func] = entry_on(self.policy.device, entry_of(func))
         if entry.kind == "view":
             return func(*args, **(kwargs or {}))
+        if not entry.compared and entry.kind not in ("handler", "each"):
+            self.unverified(entry.name, _shapes(tensors_of(args)[0]), "the operation was not compared with the device")
         return self._kinds[entry.kind](entry, func, args, kwargs or {})
 
     def _unrounded(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
@@ -221,6 +237,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         New tensors of constants in a step of an optimizer are moments.
         """
         result = func(*args, **kwargs)
+        if self.policy.device and entry.name in _CASTS:
+            self._cast(entry, args, result)
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
@@ -235,6 +253,12 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                 for x in made:
                     write_tag(x, Tag(self, self._format_kept(x.dtype, operands), role))
         return result
+
+    def _cast(self, entry: Entry, args: Any, result: Any) -> None:
+        """Convert a tensor to another dtype as the device."""
+        source = next((x for x in args[entry.name == "copy_" :] if is_float(x)), None)
+        if source is not None and is_float(result) and source.dtype != result.dtype:
+            cast(source.expand(result.shape) if source.shape != result.shape else source, result)
 
     def _format_kept(self, dtype: torch.dtype, operands: list[torch.Tensor]) -> FloatFormat:
         """Return the format of elements of the operands in a tensor of this dtype.
@@ -407,6 +431,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             )
             resolved = self._resolved(self._outer or operation, module, backward, formats)
         call = Call(self, resolved, module, backward, weak, dict(zip(map(id, tensors), tags, strict=True)))
+        if self.policy.device:
+            call.subject = entry.name, _shapes(tensors)
+            if any(x.dtype not in _ON_DEVICE for x in tensors):
+                call.unverified("another dtype than float32, float16 and bfloat16")
         reference = _reference(entry, func, args, kwargs, out) if self._counts and not update else None
         with self._recorded() as log, self._rounding():
             assert entry.run is not None
@@ -631,6 +659,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             row.reference += float(wanted[kept].square().sum())
 
 
+def _shapes(tensors: list[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(x.shape) for x in tensors)
+
+
 def _text(scaling: Any) -> str:
     """Return the name of a scaling method in a saved run."""
     return scaling if isinstance(scaling, str) else repr(scaling)
@@ -770,6 +802,7 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         stack.callback(mode.storage.stop)
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
+        stack.enter_context(optimizers_of(policy.device))
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)

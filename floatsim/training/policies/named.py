@@ -110,6 +110,9 @@ _NAMED = (
     Policy(_PROMOTED, accumulate="fp32", name="native",
            source="The formats of the tensors as they are given, FP32 inside and in sums, as PyTorch without autocast",
            evidence="By definition."),
+    Policy(_PROMOTED, accumulate="fp32", name="h200", device="h200",
+           source="PyTorch 2.11.0 with CUDA 13.0 on an NVIDIA H200 without autocast, for ft.emulate",
+           evidence="Training runs of an H200; run.unverified lists what was not compared."),
     *(
         Policy(_PROMOTED, accumulate="fp32", name=f"autocast-{fmt}", source=_AUTOCAST_SOURCE, evidence=_LISTS,
                rules=_lists(_AUTOCAST_HALF, _AUTOCAST_FLOAT32, _AUTOCAST_WIDEST, fmt), loss_scale=scale)
