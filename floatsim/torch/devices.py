@@ -19,11 +19,11 @@ from floatsim.accumulation import Accumulation, Epilogue, Sequential, TensorCore
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply
+from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.sums.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
-from floatsim.formats import FP32
+from floatsim.formats import BF16, FP16, FP32
 from floatsim.operators.activations_backward import gelu_backward, silu_backward
 from floatsim.operators.norms import layer_norm, rms_norm
 from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_backward
@@ -35,6 +35,7 @@ from floatsim.torch.normalizations import NORMALIZATIONS, eps_of, norm_of_rows
 from floatsim.torch.reductions import reduced_axes
 from floatsim.torch.table import Entry
 from floatsim.torch.tensors import format_of_dtype, read, tensor_of
+from floatsim.training.optimizers.optimizers import SGD, Adam, AdamW, Optimizer
 
 __all__ = ["DEVICES", "Device", "cast", "entry_on", "optimizers_of"]
 
@@ -175,6 +176,12 @@ def _silu_backward(c: Call, gradient: Any, x: Any) -> FloatArray:
     return silu_backward(c.array(gradient), c.array(x), recipe=_RECIPE)  # type: ignore[no-any-return]
 
 
+def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
+    """Return gradient * (1 - y * y), each step rounded to the format of the operands."""
+    result, step = c.operand(y), c.stepwise(BF16, FP16)
+    return c.result(step(multiply, c.gradient(gradient), step(subtract, c.number(1.0), step(multiply, result, result))))
+
+
 def _pow(c: Call, x: Any, y: Any) -> FloatArray:
     if isinstance(y, torch.Tensor):
         raise NotDescribedError("a power with a tensor of exponents")
@@ -290,8 +297,8 @@ def _softmax_backward(function: Callable[..., Any], name: str) -> Handler:
     return run
 
 
-_MEAN_LOSS = parse("threads(fp32, 32, fp32)", FP32)
-"""The sum of the losses of a batch: 32 threads, then their sums in order."""
+_MEAN_LOSS = parse("threads(fp32, 32, pairwise(fp32, tree=halving))", FP32)
+"""The sum of the losses of a batch: 32 threads, then their sums by halves."""
 
 
 def _nll_loss(c: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
@@ -299,6 +306,62 @@ def _nll_loss(c: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_
         raise NotDescribedError("nll_loss of other operands than FP32 (rows, classes), or with weights of classes")
     c.formats = replace(c.formats, sums=_MEAN_LOSS)
     return NORMALIZATIONS["nll_loss_forward"][1](c, x, target, weight, reduction, ignore_index)
+
+
+# -- fused optimizers --------------------------------------------------------------------------------------------------
+
+
+def _step(
+    c: Call, store: Callable[..., None], optimizer: Optimizer, step: int, param: torch.Tensor, gradient: torch.Tensor,
+    moments: Mapping[str, torch.Tensor],
+) -> None:  # fmt: skip
+    """Carry out one step of an optimizer of the laboratory for one weight, and store weight and moments."""
+    _same(c, param, gradient, *moments.values())
+    optimizer.moments = {"w": {key: read(x) for key, x in moments.items()}}
+    optimizer.weight_steps = {"w": step - 1}
+    found = optimizer.step({"w": read(param)}, {"w": read(gradient)})["w"]
+    for key, x in moments.items():
+        store(x, optimizer.moments["w"][key])
+    store(param, found)
+
+
+def _plain(**options: Any) -> None:
+    """Raise for options of an optimizer that were not compared: each must be False, zero or None."""
+    for name, value in options.items():
+        if value is not None and value:
+            raise NotDescribedError(f"a fused optimizer with {name}")
+
+
+def _fused_adam(kind: type[Adam]) -> Callable[..., None]:
+    def run(
+        c: Call, store: Any, params: Any, grads: Any, means: Any, squares: Any, largest: Any, steps: Any, *, lr: Any,
+        beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool,
+        grad_scale: Any = None, found_inf: Any = None,
+    ) -> None:  # fmt: skip
+        _plain(amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale is not None, found_inf=found_inf is not None)
+        if kind is Adam:
+            _plain(weight_decay=weight_decay)
+        for param, gradient, m, v, step in zip(params, grads, means, squares, steps, strict=True):
+            optimizer = kind(
+                float(lr), betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, recipe="cuda-fused"
+            )  # fmt: skip
+            _step(c, store, optimizer, int(step), param, gradient, {"mean": m, "squares": v})
+
+    return run
+
+
+def _fused_sgd(
+    c: Call, store: Any, params: Any, grads: Any, moments: Any, *, weight_decay: float, momentum: float, lr: Any,
+    dampening: float, nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Any = None,
+    found_inf: Any = None,
+) -> None:  # fmt: skip
+    _plain(dampening=dampening, nesterov=nesterov, maximize=maximize, grad_scale=grad_scale is not None,
+           found_inf=found_inf is not None)  # fmt: skip
+    if is_first_step and momentum:
+        raise NotDescribedError("the first step of fused SGD with momentum")
+    for i, (param, gradient) in enumerate(zip(params, grads, strict=True)):
+        optimizer = SGD(float(lr), momentum=momentum, weight_decay=weight_decay, recipe="cuda-fused")
+        _step(c, store, optimizer, 1, param, gradient, {"momentum": moments[i]} if momentum else {})
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
@@ -341,13 +404,13 @@ class Device:
     in_lists: frozenset[str]
 
 
+_OPTIMIZERS = {"_fused_adam": _fused_adam(Adam), "_fused_adamw": _fused_adam(AdamW), "_fused_sgd": _fused_sgd}
 _FUNCTIONS = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin atan erf sqrt rsqrt reciprocal sigmoid silu "
     "mish"
 )
 _AS_OTHERS = (
-    "add sub rsub mul neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward tanh_backward lerp "
-    "nll_loss_backward embedding mse_loss mse_loss_backward"
+    "add sub rsub mul neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward lerp nll_loss_backward embedding mse_loss mse_loss_backward"
 )
 
 DEVICES: dict[str, Device] = {
@@ -357,14 +420,14 @@ DEVICES: dict[str, Device] = {
             **{name: _function(name) for name in _FUNCTIONS.split()},
             "mm": _product, "addmm": _addmm, "linear": _linear,
             "sum": _reduction("torch.sum"), "mean": _reduction("torch.mean"),
-            "gelu": _gelu, "gelu_backward": _gelu_backward, "silu_backward": _silu_backward,
+            "tanh_backward": _tanh_backward, "gelu": _gelu, "gelu_backward": _gelu_backward, "silu_backward": _silu_backward,
             "pow": _pow, "div": _div, "addcmul": _addcmul, "addcdiv": _addcdiv,
             "native_layer_norm": _layer_norm, "native_layer_norm_backward": _layer_norm_backward,
             "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_backward,
             "_softmax": _softmax(softmax, "softmax"), "_log_softmax": _softmax(log_softmax, "log_softmax"),
             "_softmax_backward_data": _softmax_backward(softmax_backward, "softmax"),
             "_log_softmax_backward_data": _softmax_backward(log_softmax_backward, "log_softmax"),
-            "nll_loss_forward": _nll_loss,
+            "nll_loss_forward": _nll_loss, **{f"{name}_": run for name, run in _OPTIMIZERS.items()},
         },
         frozenset(_AS_OTHERS.split()),
         frozenset(("div",)),
@@ -419,7 +482,7 @@ def entry_on(device: str, entry: Entry) -> Entry:
     if not device:
         return entry
     row = DEVICES[device]
-    if entry.kind in ("handler", "each"):
+    if entry.kind in ("handler", "each") or entry.name in row.handlers:
         assert entry.run is not None
         if entry.name in row.handlers and not (entry.kind == "each" and entry.name in row.in_lists):
             return replace(entry, run=_or_else(row.handlers[entry.name], entry.run))

@@ -38,6 +38,7 @@ from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
 from floatsim.torch.unrounded import FACTORIES
+from floatsim.training.policies.conversions import with_cuda_nan
 from floatsim.training.policies.named import POLICIES, PolicyLike, as_policy
 from floatsim.training.policies.policy import Decision, Policy, widest
 
@@ -306,7 +307,9 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             with self._dropped_draws():
                 entry.run(Rehearsal(self, formats, "", False), self._stored_nowhere, *args, **kwargs)
         with self._recorded() as log:
-            entry.run(Call(self, formats, "", False), store, *args, **kwargs)
+            call = Call(self, formats, "", False)
+            call.subject = entry.name, _shapes(tensors)
+            entry.run(call, store, *args, **kwargs)
         self._count(Site(OPTIMIZER, entry.name, False, formats.source, True), stored, log, lost)
 
     def _written_out(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
@@ -574,7 +577,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         tag, own = tag_of(x, self), format_of_dtype(x.dtype)
         fmt = own if tag is None else tag.format
         if value.format == fmt:
-            return tensor_of(value, x.dtype)
+            return tensor_of(with_cuda_nan(value) if self.policy.device else value, x.dtype)
         nearest, mode = Rounding.TIES_TO_EVEN, self.policy.weight_rounding
         drawn: dict[str, Any] = {}
         if tag is not None and tag.role == "weight" and not (mode is nearest is get_context().rounding):
@@ -585,7 +588,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             value = quantize(value, fmt)  # one step instead of a conversion there and back
         else:
             value = convert(value, fmt, **drawn)
-        return tensor_of(value, x.dtype)
+        return tensor_of(with_cuda_nan(value) if self.policy.device else value, x.dtype)
 
     def _made(
         self, entry: Entry, result: Any, tensors: list[torch.Tensor], target: Any, args: Any, kwargs: Any,
@@ -610,7 +613,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                 f"the policy gives {x.format.name}, and the model computes in {dtype}: a format of the policy must be "
                 "a subset of the model's dtype; use model.float(), or another policy"
             )
-        tensor = tensor_of(x, dtype)
+        tensor = tensor_of(with_cuda_nan(x) if self.policy.device else x, dtype)
         write_tag(tensor, Tag(self, x.format, role))
         return tensor
 
