@@ -185,6 +185,8 @@ def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
 def _pow(c: Call, x: Any, y: Any) -> FloatArray:
     if isinstance(y, torch.Tensor):
         raise NotDescribedError("a power with a tensor of exponents")
+    if y == 1:
+        return c.result(c.operand(x))
     return c.result(library_function("power", c.operand(x), float(y), device=_DEVICE))  # type: ignore[arg-type]
 
 
@@ -194,7 +196,9 @@ def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArra
         raise NotDescribedError(f"a division with rounding_mode={rounding_mode!r}")
     if isinstance(y, torch.Tensor):
         return c.result(c.value(divide, c.operand(x), c.factor(y)))
-    return c.result(c.value(multiply, c.operand(x), c.value(divide, c.number(1.0), c.number(y))))
+    if y == 0:
+        raise NotDescribedError("a division by the number 0")
+    return c.result(c.value(multiply, c.operand(x), c.number(1.0 / y)))
 
 
 def _addcmul(c: Call, x: Any, y: Any, z: Any, value: float = 1) -> FloatArray:
@@ -375,7 +379,8 @@ def cast(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     >>> hex(cast(nan, torch.empty(1, dtype=torch.float16)).view(torch.int16).item())
     '0x7fff'
     """
-    return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan="cuda"), result.dtype))
+    rule = "cuda" if {x.dtype, result.dtype} <= _DTYPES.keys() else "canonical"
+    return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan=rule), result.dtype))
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -408,7 +408,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._check(entry, tensors)
         out, given = None, (args, kwargs)
         if kwargs:
-            args, kwargs = self._converted(args, kwargs)
+            args, kwargs = self._converted(entry, args, kwargs)
             if entry.target == "out":
                 out, kwargs = kwargs["out"], {key: each for key, each in kwargs.items() if key != "out"}
             tensors = floats_of([*args, *kwargs.values()])
@@ -529,13 +529,15 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._count(site, [result], log, self._lost(site, [result], tensors))
         return result
 
-    def _converted(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _converted(self, entry: Entry, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments of a reduction with `dtype=`, which converts its operand first, as in PyTorch."""
         dtype = kwargs.get("dtype")
         if dtype is None or not args or not is_float(args[0]) or not dtype.is_floating_point:
             return args, kwargs
         given = args[0]
         if given.dtype != dtype:
+            if self.policy.device:
+                self.unverified(entry.name, _shapes([given]), f"with dtype={dtype}, its operand is converted first")
             tag = tag_of(given, self)
             given = given.to(dtype)
             write_tag(given, Tag(self, format_of_dtype(dtype), "" if tag is None else tag.role))
