@@ -147,8 +147,8 @@ def library_sum(
 
     On a GPU the bits follow from the name of the kernel, which a profiler shows: pass `device`, `kernel` and `grid`.
     `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels. Without `kernel`, its
-    name and grid are those of the recorded call with this shape, if there is one (`fs.hardware.recorded_kernels`). The sums of
-    reductions, softmax and norms follow from the shape alone: `REDUCTIONS` of
+    name and grid are those of the recorded call with this shape, if there is one (`fs.hardware.recorded_kernels`). The
+    sums of reductions, softmax and norms follow from the shape alone: `REDUCTIONS` of
     `floatsim.accumulation.gpu_reductions` lists them.
 
     Parameters

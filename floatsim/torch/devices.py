@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 
-from floatsim.accumulation import Accumulation, Epilogue, Sequential, TensorCore, parse
+from floatsim.accumulation import Accumulation, Epilogue, TensorCore, parse
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtract
+from floatsim.arrays.array.types import NanRule
+from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.sums.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
@@ -30,7 +31,6 @@ from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_back
 from floatsim.operators.softmax import log_softmax, softmax
 from floatsim.operators.softmax_backward import log_softmax_backward, softmax_backward
 from floatsim.torch.call import Call, Handler
-from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.normalizations import NORMALIZATIONS, eps_of, norm_of_rows
 from floatsim.torch.reductions import reduced_axes
 from floatsim.torch.table import Entry
@@ -55,7 +55,7 @@ def _asked(c: Call, function: Callable[..., Any], *args: Any, **words: Any) -> A
 
 # -- matrix products ---------------------------------------------------------------------------------------------------
 
-_CHAIN = TensorCore("hopper")
+_CHAIN: Accumulation = TensorCore("hopper")
 _MOST = 1024
 """The terms up to which aligned products of 16-bit numbers were one chain of instructions in all recordings."""
 
@@ -157,7 +157,7 @@ def _reduction(function: str) -> Handler:
 
 def _function(name: str) -> Handler:
     def run(c: Call, x: Any) -> FloatArray:
-        return c.result(library_function(name, c.operand(x), device=_DEVICE))  # type: ignore[arg-type]
+        return c.result(library_function(name, c.operand(x), device=_DEVICE))
 
     return run
 
@@ -187,7 +187,34 @@ def _pow(c: Call, x: Any, y: Any) -> FloatArray:
         raise NotDescribedError("a power with a tensor of exponents")
     if y == 1:
         return c.result(c.operand(x))
-    return c.result(library_function("power", c.operand(x), float(y), device=_DEVICE))  # type: ignore[arg-type]
+    return c.result(library_function("power", c.operand(x), float(y), device=_DEVICE))
+
+
+def _number_or_operand(c: Call, x: Any) -> FloatArray:
+    """Return a Python number in FP32, and a tensor in the format of the operands, also one without dimensions."""
+    return c.operand(x) if isinstance(x, torch.Tensor) else c.number(x)
+
+
+def _add(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    left, right = c.operand(x), _number_or_operand(c, y)
+    if alpha in (1, -1):
+        return c.result(c.value(add if alpha == 1 else subtract, left, right))
+    return c.result(c.value(fma, c.number(alpha), right, left))
+
+
+def _sub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    return _add(c, x, y, -alpha)
+
+
+def _rsub(c: Call, x: Any, y: Any, alpha: float = 1) -> FloatArray:
+    left, right = _number_or_operand(c, y), c.operand(x)
+    if alpha == 1:
+        return c.result(c.value(subtract, left, right))
+    return c.result(c.value(fma, c.number(-alpha), right, left))
+
+
+def _mul(c: Call, x: Any, y: Any) -> FloatArray:
+    return c.result(c.value(multiply, c.operand(x), _number_or_operand(c, y)))
 
 
 def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArray:
@@ -195,7 +222,7 @@ def _div(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> FloatArra
     if rounding_mode is not None:
         raise NotDescribedError(f"a division with rounding_mode={rounding_mode!r}")
     if isinstance(y, torch.Tensor):
-        return c.result(c.value(divide, c.operand(x), c.factor(y)))
+        return c.result(c.value(divide, c.operand(x), c.operand(y)))
     if y == 0:
         raise NotDescribedError("a division by the number 0")
     return c.result(c.value(multiply, c.operand(x), c.number(1.0 / y)))
@@ -244,8 +271,8 @@ def _layer_norm_backward(
     _same(c, gradient, x, weight)
     size = torch.Size(shape).numel()
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
-    rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
-    found = layer_norm_backward(*rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
+    g, rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
+    found = layer_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
     return _wanted(found, (x.shape, shape, shape), mask)
 
 
@@ -264,8 +291,8 @@ def _rms_norm_backward(
     _same(c, gradient, x, weight)
     size = torch.Size(shape).numel()
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
-    rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
-    found = rms_norm_backward(*rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
+    g, rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
+    found = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
     return _wanted(found, (x.shape, shape), mask)
 
 
@@ -317,11 +344,14 @@ def _nll_loss(c: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_
 
 def _step(
     c: Call, store: Callable[..., None], optimizer: Optimizer, step: int, param: torch.Tensor, gradient: torch.Tensor,
-    moments: Mapping[str, torch.Tensor],
+    moments: Mapping[str, torch.Tensor], first: bool = False,
 ) -> None:  # fmt: skip
-    """Carry out one step of an optimizer of the laboratory for one weight, and store weight and moments."""
+    """Carry out one step of an optimizer of the laboratory for one weight, and store weight and moments.
+
+    In the `first` step of SGD the moments have no value yet.
+    """
     _same(c, param, gradient, *moments.values())
-    optimizer.moments = {"w": {key: read(x) for key, x in moments.items()}}
+    optimizer.moments = {"w": {} if first else {key: read(x) for key, x in moments.items()}}
     optimizer.weight_steps = {"w": step - 1}
     found = optimizer.step({"w": read(param)}, {"w": read(gradient)})["w"]
     for key, x in moments.items():
@@ -361,11 +391,9 @@ def _fused_sgd(
 ) -> None:  # fmt: skip
     _plain(dampening=dampening, nesterov=nesterov, maximize=maximize, grad_scale=grad_scale is not None,
            found_inf=found_inf is not None)  # fmt: skip
-    if is_first_step and momentum:
-        raise NotDescribedError("the first step of fused SGD with momentum")
     for i, (param, gradient) in enumerate(zip(params, grads, strict=True)):
         optimizer = SGD(float(lr), momentum=momentum, weight_decay=weight_decay, recipe="cuda-fused")
-        _step(c, store, optimizer, 1, param, gradient, {"momentum": moments[i]} if momentum else {})
+        _step(c, store, optimizer, 1, param, gradient, {"momentum": moments[i]} if momentum else {}, is_first_step)
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
@@ -379,7 +407,7 @@ def cast(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     >>> hex(cast(nan, torch.empty(1, dtype=torch.float16)).view(torch.int16).item())
     '0x7fff'
     """
-    rule = "cuda" if {x.dtype, result.dtype} <= _DTYPES.keys() else "canonical"
+    rule: NanRule = "cuda" if {x.dtype, result.dtype} <= _DTYPES.keys() else "canonical"
     return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan=rule), result.dtype))
 
 
@@ -415,7 +443,8 @@ _FUNCTIONS = (
     "mish"
 )
 _AS_OTHERS = (
-    "add sub rsub mul neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward lerp nll_loss_backward embedding mse_loss mse_loss_backward"
+    "neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward lerp "
+    "nll_loss_backward embedding mse_loss mse_loss_backward"
 )
 
 DEVICES: dict[str, Device] = {
@@ -425,8 +454,10 @@ DEVICES: dict[str, Device] = {
             **{name: _function(name) for name in _FUNCTIONS.split()},
             "mm": _product, "addmm": _addmm, "linear": _linear,
             "sum": _reduction("torch.sum"), "mean": _reduction("torch.mean"),
-            "tanh_backward": _tanh_backward, "gelu": _gelu, "gelu_backward": _gelu_backward, "silu_backward": _silu_backward,
-            "pow": _pow, "div": _div, "addcmul": _addcmul, "addcdiv": _addcdiv,
+            "gelu": _gelu, "gelu_backward": _gelu_backward, "silu_backward": _silu_backward,
+            "tanh_backward": _tanh_backward,
+            "add": _add, "sub": _sub, "rsub": _rsub, "mul": _mul, "pow": _pow, "div": _div,
+            "addcmul": _addcmul, "addcdiv": _addcdiv,
             "native_layer_norm": _layer_norm, "native_layer_norm_backward": _layer_norm_backward,
             "_fused_rms_norm": _rms_norm, "_fused_rms_norm_backward": _rms_norm_backward,
             "_softmax": _softmax(softmax, "softmax"), "_log_softmax": _softmax(log_softmax, "log_softmax"),

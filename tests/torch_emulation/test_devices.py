@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import floatsim.torch as ft  # noqa: E402
 from tests.torch_emulation import recorded_runs as runs  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
+STEPS = runs.SAMPLE.with_name("optimizer-steps.zip")
 needs_sample = pytest.mark.skipif(not runs.SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
 needs_recordings = pytest.mark.skipif(
     runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings"
@@ -144,7 +146,7 @@ def test_recorded_shapes_are_known():
 
 
 @pytest.mark.parametrize(("function", "why"), [
-    (lambda x: torch.asinh(x), "the operation was not compared"),
+    (torch.asinh, "the operation was not compared"),
     (lambda x: x.view(4, 4, 4).sum(1), "between others"),
     (lambda x: x.t().sum(0), "not contiguous"),
     (lambda x: x.double() * 2.5, "another dtype"),
@@ -183,6 +185,18 @@ def test_fp32_beside_16_bits_stays_fp32():
     assert loss.dtype == torch.float32 and loss.item() != loss.bfloat16().item()
 
 
+def test_numbers_are_in_fp32():
+    """PyTorch on a GPU keeps a Python number in FP32 beside 16-bit tensors, and rounds a tensor without dimensions."""
+    x = torch.tensor([-0.09912109375, 3.0], dtype=torch.bfloat16)
+    wide, tenth = x.float().numpy(), np.float32(0.1)
+    with ft.emulate("h200", strict=True):
+        found = [x + 0.1, x - 0.1, 0.1 - x, x * 0.1, x + torch.tensor(0.1), x * torch.tensor(0.1)]
+    rounded = np.float32(0.10009765625)
+    expected = [wide + tenth, wide - tenth, tenth - wide, wide * tenth, wide + rounded, wide * rounded]
+    for y, numbers in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(runs.codes(y), fs.array(numbers, "bf16").codes)
+
+
 def test_nan_has_the_code_of_a_gpu():
     x = torch.tensor([np.inf, -np.inf], dtype=torch.float16)
     with ft.emulate("h200"):
@@ -196,32 +210,41 @@ def test_nan_has_the_code_of_a_gpu():
         assert runs.codes(stored).tolist() == [0x7FFF]
 
 
-def test_optimizers_run_on_lists_as_on_a_gpu():
-    """Adam divides by the root of 1 - beta2**t, where a loop over the tensors multiplies by its reciprocal."""
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01}),
+    "adam": (torch.optim.Adam, {"lr": 1e-3}), "adamw": (torch.optim.AdamW, {"lr": 1e-3}),
+}  # fmt: skip
+WAYS = {"cuda": {"foreach": False}, "cuda-foreach": {}, "cuda-fused": {"fused": True}}
 
-    def numbers(seed):
-        return normal(2048, dtype=torch.float32, seed=seed)
 
-    def weights(**options):
-        weight = nn.Parameter(numbers(9))
-        optimizer = torch.optim.Adam([weight], 0.1, **options)
-        with ft.emulate("h200", strict=True):
-            for step in range(3):
-                weight.grad = numbers(step)
-                optimizer.step()
-        return weight.detach().numpy()
+@pytest.mark.skipif(not STEPS.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+@pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name, way, fmt):
+    """Five steps of PyTorch's own optimizers. By default they run on lists of tensors, as on a GPU."""
+    kind, options = OPTIMIZERS[name]
+    integer, dtype = {"fp32": (np.int32, torch.float32), "bf16": (np.int16, torch.bfloat16),
+                      "fp16": (np.int16, torch.float16)}[fmt]  # fmt: skip
+    with np.load(STEPS) as recorded:
+        weights, gradients = (torch.from_numpy(recorded[f"{key}|{fmt}"].view(integer).copy()).view(dtype)
+                              for key in ("weights", "gradients"))  # fmt: skip
+        expected = recorded[f"{name}|{way}|{fmt}|weights"]
+    weight = nn.Parameter(weights)
+    optimizer = kind([weight], **options, **WAYS[way])
+    with ft.emulate("h200", count=0, strict=True):
+        for gradient, codes in zip(gradients, expected, strict=True):
+            weight.grad = gradient.clone()
+            optimizer.step()
+            np.testing.assert_array_equal(runs.codes(weight), codes)
 
-    def expected(recipe):
-        optimizer, values = fs.training.Adam(0.1, recipe=recipe), {"w": fs.array(numbers(9).numpy(), "fp32")}
-        for step in range(3):
-            values = optimizer.step(values, {"w": fs.array(numbers(step).numpy(), "fp32")})
-        return values["w"].values
 
-    for recipe, options in (("cuda-foreach", {}), ("cuda", {"foreach": False}), ("cuda-fused", {"fused": True})):
-        np.testing.assert_array_equal(weights(**options), expected(recipe))
-    assert (expected("cuda") != expected("cuda-foreach")).any()
-    weight = nn.Parameter(torch.ones(1))
-    assert torch.optim.optimizer._default_to_fused_or_foreach([weight], False)[1] is False  # outside of the block
+def test_optimizers_run_on_lists_only_inside():
+    """PyTorch's own default on a CPU is a loop over the tensors."""
+    weight = [nn.Parameter(torch.ones(1))]
+    with ft.emulate("h200"):
+        assert import_module("torch.optim.optimizer")._default_to_fused_or_foreach(weight, False) == (False, True)
+    assert import_module("torch.optim.optimizer")._default_to_fused_or_foreach(weight, False) == (False, False)
 
 
 def test_the_device_of_a_policy():
@@ -229,5 +252,5 @@ def test_the_device_of_a_policy():
     assert policy.device == "h200" and ft.Policy(device="NVIDIA H200").device == "h200"
     with pytest.raises(ValueError, match="device='h100' is not described; described: h200"):
         ft.Policy(device="h100")
-    with pytest.raises(ValueError, match="policy 'h200' computes as the kernels of a GPU.*ft.emulate"):
+    with pytest.raises(ValueError, match=r"policy 'h200' computes as the kernels of a GPU.*ft\.emulate"):
         fs.training.Trainer(policy)
