@@ -24,7 +24,7 @@ from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, s
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.sums.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
-from floatsim.formats import BF16, FP16, FP32
+from floatsim.formats import BF16, FP16, FP32, FloatFormat
 from floatsim.operators.activations_backward import gelu_backward, silu_backward
 from floatsim.operators.norms import layer_norm, rms_norm
 from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_backward
@@ -41,7 +41,8 @@ __all__ = ["DEVICES", "Device", "cast", "entry_on", "optimizers_of"]
 
 _DEVICE = "h200"
 _RECIPE = "pytorch-cuda"
-_DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+_DTYPES = {FP32: "float32", FP16: "float16", BF16: "bfloat16"}
+"""The dtypes of the device's tensors by format. A tensor in FP32 may hold numbers of 16 bits, under autocast."""
 
 
 def _asked(c: Call, function: Callable[..., Any], *args: Any, **words: Any) -> Any:
@@ -86,8 +87,21 @@ def _layout(x: torch.Tensor) -> tuple[str, int]:
 
 
 def _is_aligned(x: torch.Tensor, leading: int) -> bool:
-    """Return whether each row or column of a matrix of 16-bit numbers starts at a multiple of 16 bytes."""
-    return x.itemsize == 2 and leading % 8 == 0 and x.storage_offset() % 8 == 0
+    """Return whether each row or column of a matrix starts at a multiple of 16 bytes, if its numbers have 16 bits."""
+    return leading % 8 == 0 and x.storage_offset() % 8 == 0
+
+
+def _operand(c: Call, x: torch.Tensor, like: torch.Tensor | None = None) -> FloatArray:
+    """Return an operand in the format of the operation, or in that of a tensor whose gradient it is.
+
+    Under autocast the gradient of a 16-bit tensor has 16 bits, also where an operation in FP32 took the tensor.
+    """
+    return c.rounded(read(x), c.formats.operands if like is None else _format_of(c, like))
+
+
+def _format_of(c: Call, x: torch.Tensor) -> FloatFormat:
+    tag = c.tags.get(id(x))
+    return format_of_dtype(x.dtype) if tag is None else tag.format
 
 
 def _product(c: Call, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> FloatArray:
@@ -97,12 +111,12 @@ def _product(c: Call, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | Non
     (first, lda), (second, ldb) = _layout(a), _layout(b)
     shape = a.shape[0], b.shape[1], a.shape[1]
     function = "torch.matmul" if bias is None else "torch.nn.functional.linear"
-    dtype = _DTYPES.get(a.dtype, str(a.dtype))
+    dtype = _DTYPES.get(left.format, str(a.dtype))
     if not (first and second):
         order, why = _CHAIN, "an operand has neither contiguous rows nor contiguous columns"
     else:
-        aligned = _is_aligned(a, lda) and _is_aligned(b, ldb) and shape[1] % 8 == 0
-        tf32 = a.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+        aligned = left.format != FP32 and _is_aligned(a, lda) and _is_aligned(b, ldb) and shape[1] % 8 == 0
+        tf32 = left.format == FP32 and torch.backends.cuda.matmul.allow_tf32
         order, why = _product_sum(function, dtype, shape, first + second, aligned, ("allow_tf32",) * tf32)
     if why:
         c.unverified(why)
@@ -169,17 +183,23 @@ def _gelu(c: Call, x: Any, approximate: str = "none") -> FloatArray:
 def _gelu_backward(c: Call, gradient: Any, x: Any, approximate: str = "none") -> FloatArray:
     if approximate != "none":
         raise NotDescribedError("the gradient of gelu(approximate='tanh')")
-    return gelu_backward(c.array(gradient), c.array(x), recipe=_RECIPE)  # type: ignore[no-any-return]
+    return gelu_backward(_operand(c, gradient, x), _operand(c, x, x), recipe=_RECIPE)  # type: ignore[no-any-return]
 
 
 def _silu_backward(c: Call, gradient: Any, x: Any) -> FloatArray:
-    return silu_backward(c.array(gradient), c.array(x), recipe=_RECIPE)  # type: ignore[no-any-return]
+    return silu_backward(_operand(c, gradient, x), _operand(c, x, x), recipe=_RECIPE)  # type: ignore[no-any-return]
 
 
 def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
     """Return gradient * (1 - y * y), each step rounded to the format of the operands."""
-    result, step = c.operand(y), c.stepwise(BF16, FP16)
-    return c.result(step(multiply, c.gradient(gradient), step(subtract, c.number(1.0), step(multiply, result, result))))
+    fmt = _format_of(c, y)
+
+    def step(function: Callable[..., Any], *operands: FloatArray) -> FloatArray:
+        return c.rounded(c.value(function, *operands), fmt)
+
+    result = _operand(c, y, y)
+    slope = step(subtract, c.number(1.0), step(multiply, result, result))
+    return step(multiply, _operand(c, gradient, y), slope)
 
 
 def _pow(c: Call, x: Any, y: Any) -> FloatArray:
@@ -249,7 +269,7 @@ def _check_rows(c: Call, function: str, x: torch.Tensor, size: int, *axes: int) 
     if not x.is_contiguous():
         c.unverified("a tensor that is not contiguous")
     for axis in axes:
-        _asked(c, library_sum, function, _DTYPES[x.dtype], (rows, size), axis=axis)
+        _asked(c, library_sum, function, _DTYPES.get(c.formats.operands, str(x.dtype)), (rows, size), axis=axis)
 
 
 def _same(c: Call, *tensors: Any) -> None:
@@ -271,9 +291,9 @@ def _layer_norm_backward(
     _same(c, gradient, x, weight)
     size = torch.Size(shape).numel()
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
-    g, rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
-    found = layer_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
-    return _wanted(found, (x.shape, shape, shape), mask)
+    g, rows = (_operand(c, each).reshape(-1, size) for each in (gradient, x))
+    by_x, *others = layer_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
+    return _wanted((c.rounded(by_x, _format_of(c, x)), *others), (x.shape, shape, shape), mask)
 
 
 def _rms_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, eps: float | None) -> tuple[FloatArray, ...]:
@@ -291,13 +311,13 @@ def _rms_norm_backward(
     _same(c, gradient, x, weight)
     size = torch.Size(shape).numel()
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
-    g, rows = (c.array(each).reshape(-1, size) for each in (gradient, x))
-    found = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
-    return _wanted(found, (x.shape, shape), mask)
+    g, rows = (_operand(c, each).reshape(-1, size) for each in (gradient, x))
+    by_x, by_weight = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
+    return _wanted((c.rounded(by_x, _format_of(c, x)), by_weight), (x.shape, shape), mask)
 
 
 def _flat(c: Call, x: Any) -> FloatArray | None:
-    return None if x is None else c.array(x).reshape(-1)
+    return None if x is None else _operand(c, x).reshape(-1)
 
 
 def _wanted(found: Sequence[Any], shapes: Sequence[Any], mask: Sequence[bool]) -> tuple[FloatArray | None, ...]:
@@ -312,7 +332,7 @@ def _softmax(function: Callable[..., Any], name: str) -> Handler:
         if half_to_float or dim % x.ndim != x.ndim - 1:
             raise NotDescribedError("softmax along another axis than the last, or of 16 bits to FP32")
         _check_rows(c, f"torch.{name}", x, x.shape[-1], -1)
-        return function(c.array(x), -1, recipe=_RECIPE)  # type: ignore[no-any-return]
+        return function(_operand(c, x), -1, recipe=_RECIPE)  # type: ignore[no-any-return]
 
     return run
 
@@ -323,7 +343,7 @@ def _softmax_backward(function: Callable[..., Any], name: str) -> Handler:
             raise NotDescribedError("softmax along another axis than the last, or of 16 bits to FP32")
         _same(c, gradient, y)
         _check_rows(c, f"torch._{name}_backward_data", y, y.shape[-1], -1)
-        return function(c.array(gradient), c.array(y), -1, recipe=_RECIPE)  # type: ignore[no-any-return]
+        return function(_operand(c, gradient), _operand(c, y), -1, recipe=_RECIPE)  # type: ignore[no-any-return]
 
     return run
 
@@ -407,7 +427,7 @@ def cast(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     >>> hex(cast(nan, torch.empty(1, dtype=torch.float16)).view(torch.int16).item())
     '0x7fff'
     """
-    rule: NanRule = "cuda" if {x.dtype, result.dtype} <= _DTYPES.keys() else "canonical"
+    rule: NanRule = "cuda" if {format_of_dtype(x.dtype), format_of_dtype(result.dtype)} <= _DTYPES.keys() else "canonical"
     return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan=rule), result.dtype))
 
 

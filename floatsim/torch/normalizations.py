@@ -122,7 +122,7 @@ def norm_of_rows(
     recipe : Recipe or str, optional
         The recipe of the operator. Default: that of the call.
     """
-    rows = c.array(x).reshape(-1, math.prod(shape))
+    rows = (c.array(x) if recipe is None else c.operand(x)).reshape(-1, math.prod(shape))
     chosen = c.formats.recipe if recipe is None else recipe
     output = function(rows, *(_parameter(c, each) for each in parameters), eps=eps, recipe=chosen)
     leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
