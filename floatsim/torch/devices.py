@@ -427,7 +427,9 @@ def cast(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     >>> hex(cast(nan, torch.empty(1, dtype=torch.float16)).view(torch.int16).item())
     '0x7fff'
     """
-    rule: NanRule = "cuda" if {format_of_dtype(x.dtype), format_of_dtype(result.dtype)} <= _DTYPES.keys() else "canonical"
+    rule: NanRule = (
+        "cuda" if {format_of_dtype(x.dtype), format_of_dtype(result.dtype)} <= _DTYPES.keys() else "canonical"
+    )
     return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan=rule), result.dtype))
 
 

@@ -48,15 +48,16 @@ FORECAST = {
 OTHERS = {
     "mlp|bf16|adamw|mse": 20, "mlp|bf16|sgd|ce": 20, "mlp|bf16|fused-adamw|mse": 20, "odd|bf16|sgd|mse": 10,
     "deep|bf16|sgd|mse": 10, "deep|fp16|sgd|mse": 10, "relu|fp16|adamw|ce": 10,
+    "mlp|bf16|sgd|mse-autocast": 10, "mlp|fp16|sgd|mse-autocast": 10,
 }  # fmt: skip
-"""The other runs in 16 bits without convolutions and autocast."""
+"""The other runs in 16 bits without convolutions."""
 
 
 def codes(x):
-    """The codes of a tensor."""
+    """The codes of a tensor, which later changes of the tensor do not reach."""
     kind = {2: torch.int16, 4: torch.int32}[x.element_size()]
     numbers = x.detach().contiguous().view(kind).numpy()
-    return numbers.view(f"uint{8 * x.element_size()}")
+    return numbers.view(f"uint{8 * x.element_size()}").copy()
 
 
 def network(name):
@@ -87,10 +88,13 @@ def watched(model, kept):
         module.register_forward_hook(lambda _, given, result, name=name: keep(name, result))
 
 
-def trained(key, steps, model=None, policy="h200", **options):
+def trained(key, steps, model=None, **options):
     """A run under a policy: what `ft.emulate` yields, and the codes of everything that a recording may have."""
     name, fmt, how, loss = key.split("|")
-    model = (network(name) if model is None else model).to(DTYPES[fmt])
+    loss, autocast = loss.removesuffix("-autocast"), loss.endswith("-autocast")
+    dtype = torch.float32 if autocast else DTYPES[fmt]
+    policy = f"h200-autocast-{fmt}" if autocast else "h200"
+    model = (network(name) if model is None else model).to(dtype)
     optimizer = OPTIMIZERS[how](model.parameters())
     found, losses, kept = {}, [], {}
     watched(model, kept)
@@ -99,7 +103,7 @@ def trained(key, steps, model=None, policy="h200", **options):
             x, target = batch(name, step, loss)
             kept.clear()
             optimizer.zero_grad()
-            y = model(x.to(DTYPES[fmt])).float()
+            y = model(x.to(dtype)).float()
             if loss == "ce":
                 value = F.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
             else:
@@ -118,7 +122,7 @@ def trained(key, steps, model=None, policy="h200", **options):
 
 SAMPLED = [
     "mlp|bf16|sgd|mse", "mlp|fp16|sgd|mse", "mlp|bf16|momentum|mse", "mlp|bf16|adamw|mse", "mlp|bf16|sgd|ce",
-    "mlp|bf16|fused-adamw|mse", "odd|bf16|sgd|mse",
+    "mlp|bf16|fused-adamw|mse", "mlp|fp16|sgd|mse-autocast", "odd|bf16|sgd|mse",
 ]  # fmt: skip
 
 
