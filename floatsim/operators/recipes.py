@@ -293,7 +293,10 @@ _NAMED = (
         accumulations={
             "softmax": {"sum": LibrarySum("torch.softmax", "h200")},
             "log_softmax": {"sum": LibrarySum("torch.log_softmax", "h200")},
-            "cross_entropy": {"sum": LibrarySum("torch.log_softmax", "h200"), "total": "threads(same, 32, same)"},
+            "cross_entropy": {
+                "sum": LibrarySum("torch.log_softmax", "h200"),
+                "total": "threads(same, 32, pairwise(same, tree=halving))",
+            },
             "layer_norm": {"square_sum": LibrarySum("torch.native_layer_norm", "h200")},
             "rms_norm": {"square_sum": LibrarySum("torch.rms_norm", "h200")},
             "softmax_backward": {"sum": LibrarySum("torch._softmax_backward_data", "h200")},
