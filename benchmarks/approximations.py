@@ -1,4 +1,4 @@
-"""`python -m benchmarks.approximations`: results per second of `fs.approx` in FP32, one thread, the worst of several runs."""
+"""`python -m benchmarks.approximations`: results per second of `fs.approx`, one thread, the worst of several runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def rows(size: int) -> list[Row]:
     for name, formats in FORMS.items():
         for ftz in formats[fs.FP32]:
             for data, x in (("normal", normal), ("any", codes.view(np.float32))):
-                call = _call(name, x, ftz, out)
-                found.append(Row(f"{name}{'.ftz' if ftz else ''}, {data}", call, size, TARGET if data == "normal" else None))
+                label, target = f"{name}{'.ftz' if ftz else ''}, {data}", TARGET if data == "normal" else None
+                found.append(Row(label, _call(name, x, ftz, out), size, target))
     half = fs.array(normal, "fp16")
     found += [Row(f"{name}, FP16", _call(name, half, None, None), size) for name in ("ex2", "tanh")]
     return found

@@ -25,6 +25,13 @@ def rows(size: int) -> list[Row]:
             ("gelu", lambda r=recipe: ops.gelu(x, recipe=r)),
         )
     ]
+    found += [
+        Row(f"{name}, pytorch-cuda", call, x.size, 30e6)
+        for name, call in (
+            ("softmax", lambda: ops.softmax(x, recipe="pytorch-cuda")),
+            ("layer_norm", lambda: ops.layer_norm(x, w, w, recipe="pytorch-cuda")),
+        )
+    ]
     q, k, v = (fs.array(rng.standard_normal((8, size, 64)), "fp16") for _ in range(3))
     found += [
         Row(f"attention 8 x {size} x 64, {r}", lambda r=r: ops.attention(q, k, v, recipe=r), q.size, seconds=0.3)

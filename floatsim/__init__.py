@@ -50,9 +50,9 @@ More
     training        policies (formats of a training run), loss scaling, optimizers, small networks
     sweep           a function for every item of a grid, in processes or on other machines, as a table
     testing         assert_bit_equal, assert_max_ulp, assert_product ...: is a kernel correct, and if not, where?
-    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), njit (in Numba loops), datasets,
-                    quantization (formats and schemes), torch (an unmodified PyTorch model in a number format; it needs
-                    PyTorch), reference (the specification on exact integers)
+    modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), approx (functions as a GPU approximates
+                    them), njit (in Numba loops), datasets, quantization (formats and schemes), torch (an unmodified
+                    PyTorch model in a number format; it needs PyTorch), reference (the specification on exact integers)
 
 The command `floatsim` offers the same from a shell. Names are imported when they are first used: `import floatsim`
 itself loads nothing, not even NumPy. Below, `help(fs)` lists every public name in full.
@@ -85,6 +85,7 @@ _HOMES = {
         "acos asin atan cbrt cos cosh erf exp exp10 exp2 expm1 gelu hypot log log10 log1p log2 mish power "
         "reciprocal rsqrt sigmoid silu sin sinh softplus tan tanh"
     ),
+    ".arrays.elementwise.library_functions": "library_function",
     ".arrays.elementwise.comparison": (
         "classify equal greater greater_equal isfinite isinf isnan issubnormal less less_equal not_equal signbit "
         "total_order unordered"
@@ -94,7 +95,7 @@ _HOMES = {
         "Sklansky SplitK Strided TensorCore Tf32x3 Threads Tree Welford as_accumulation"
     ),
     ".accumulation.libraries": "NotDescribedError library_sum",
-    ".arrays.sums.library_reductions": "library_reduction",
+    ".arrays.library_reductions": "library_reduction",
     ".arrays.sums.products": "Part dot explain_plan matmul",
     ".arrays.sums.einsum": "einsum",
     ".arrays.scaled_mm": "scaled_mm",

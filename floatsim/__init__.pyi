@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
-    datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
+    approx as approx, datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
     quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
     training as training,
 )
@@ -12,7 +12,7 @@ from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
 from floatsim.accumulation import (
     ACCUMULATIONS, AccumulationLike, Blocked, Converted, Epilogue, Exact, Kahan, Neumaier, Pairwise, Parts, Permuted,
-    Residue, Sequential, SplitK, Strided, TensorCore, Tf32x3, Tree, as_accumulation,
+    Residue, Sequential, Sklansky, SplitK, Strided, TensorCore, Tf32x3, Threads, Tree, Welford, as_accumulation,
 )
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.conversion_losses import ConversionLosses, conversion_losses
@@ -27,15 +27,19 @@ from floatsim.analysis.trace.trace import trace
 from floatsim.arrays.array.float_array import FloatArray, from_codes, load, save
 from floatsim.arrays.array.torch_jax import to_jax, to_torch
 from floatsim.arrays.array.types import (
-    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, Number, Out, Scalar, SummationKeywords, Values,
+    Axes, BoolOut, CodeOut, Flags, Float64Out, Floats, Integers, NanRule, Number, Out, Scalar, SummationKeywords,
+    Values,
 )
 from floatsim.arrays.call.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
 from floatsim.arrays.call.random_stream import RandomStream, SeedLike
+from floatsim.arrays.elementwise.library_functions import FunctionKeywords, library_function
 from floatsim.arrays.elementwise.projection import project
 from floatsim.arrays.elementwise.ulps import Kind
 from floatsim.arrays.events.record import record, scope
+from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.einsum import einsum
 from floatsim.arrays.sums.products import Part, explain_plan
+from floatsim.arrays.sums.reductions import moments
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
@@ -57,15 +61,16 @@ __all__ = [
     "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass",
     "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW",
     "Overflow", "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Residue", "Rounding", "Sequential",
-    "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Tininess", "Tree", "UNDERFLOW",
-    "absolute", "acos", "add", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale", "bind_context",
-    "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum",
-    "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf",
-    "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
-    "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context",
-    "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "isfinite", "isinf", "isnan",
-    "issubnormal", "less", "less_equal", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
-    "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "multiply", "named_formats", "negative",
+    "Sklansky", "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Tininess",
+    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format",
+    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
+    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
+    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
+    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
+    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
+    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function",
+    "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum",
+    "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats", "negative",
     "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
     "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
     "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
@@ -101,28 +106,28 @@ def absolute(a: Floats, *, out: Out = None, return_flags: bool = ..., **options:
 @overload
 def acos(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the arc cosine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def acos(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def acos(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def acos(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def acos(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -187,82 +192,82 @@ def array(
 @overload
 def asin(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the arc sine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def asin(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def asin(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def asin(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def asin(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def atan(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the arc tangent of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def atan(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def atan(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def atan(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def atan(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def cbrt(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the cube root of a, rounded once (rootn(a, 3) of IEEE 754-2019, 9.2)."""
 @overload
 def cbrt(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def cbrt(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def cbrt(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def cbrt(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -296,25 +301,30 @@ def classify(a: Floats) -> NDArray[np.uint8]: ...
 
 @overload
 def convert(
-    x: FloatArray, format: FormatLike, *, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, nan: NanRule = 'canonical', return_flags: Literal[False] = ...,
+    **options: Unpack[RoundingKeywords],
 ) -> FloatArray:
     """Round values to a format and return an array of that format."""
 @overload
 def convert(
-    x: FloatArray, format: FormatLike, *, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    x: FloatArray, format: FormatLike, *, nan: NanRule = 'canonical', return_flags: Literal[True],
+    **options: Unpack[RoundingKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def convert(
-    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[False] = ...,
-    **options: Unpack[RoundingKeywords],
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, nan: NanRule = 'canonical',
+    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def convert(
-    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    x: NDArray[Any], format: ArrayFormatName | type[np.floating[Any]], *, nan: NanRule = 'canonical',
+    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
-def convert(x: Values, format: FormatLike, *, return_flags: bool = ..., **options: Unpack[RoundingKeywords]) -> Any: ...
+def convert(
+    x: Values, format: FormatLike, *, nan: NanRule = 'canonical', return_flags: bool = ...,
+    **options: Unpack[RoundingKeywords],
+) -> Any: ...
 
 @overload
 def copysign(
@@ -365,55 +375,55 @@ def copysign(
 @overload
 def cos(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the cosine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def cos(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def cos(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def cos(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def cos(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def cosh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the hyperbolic cosine of a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def cosh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def cosh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def cosh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def cosh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -584,136 +594,136 @@ def equal(
 @overload
 def erf(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the error function of a, rounded once (DLMF, 7.2.1)."""
 @overload
 def erf(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def erf(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def erf(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def erf(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def exp(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return e**a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def exp(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def exp(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def exp(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def exp(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def exp10(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return 10**a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def exp10(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def exp10(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def exp10(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def exp10(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def exp2(
     a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return 2**a, rounded once (IEEE 754-2019, 9.2), or an approximation by name."""
 @overload
 def exp2(
     a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def exp2(
     a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def exp2(
     a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def exp2(
     a: Floats, *, approximate: str = 'none', format: FormatLike | None = None, out: Out = None,
-    return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    return_flags: bool = ..., **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def expm1(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return e**a - 1, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def expm1(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def expm1(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def expm1(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def expm1(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -884,28 +894,28 @@ def from_integer(
 @overload
 def gelu(
     a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the Gaussian error linear unit of a, rounded once (D. Hendrycks, K. Gimpel, arXiv:1606.08415)."""
 @overload
 def gelu(
     a: FloatArray, *, approximate: str = 'none', format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def gelu(
     a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def gelu(
     a: NDArray[Any], *, approximate: str = 'none', format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def gelu(
     a: Floats, *, approximate: str = 'none', format: FormatLike | None = None, out: Out = None,
-    return_flags: bool = ..., **options: Unpack[RoundingKeywords],
+    return_flags: bool = ..., **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -945,48 +955,48 @@ def greater_equal(
 @overload
 def hypot(
     a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return sqrt(a*a + b*b), rounded once, without overflow of the squares (IEEE 754-2019, 9.2)."""
 @overload
 def hypot(
     a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def hypot(
     a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray: ...
 @overload
 def hypot(
     a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def hypot(
     a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def hypot(
     a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def hypot(
     a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def hypot(
     a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def hypot(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1050,109 +1060,109 @@ def less_equal(
 @overload
 def log(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the natural logarithm of a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def log(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def log(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def log(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def log(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def log10(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the logarithm of a to base 10, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def log10(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def log10(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def log10(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def log10(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def log1p(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return log(1 + a), rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def log1p(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def log1p(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def log1p(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def log1p(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def log2(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the logarithm of a to base 2, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def log2(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def log2(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def log2(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def log2(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1438,28 +1448,28 @@ def minimum_number(
 @overload
 def mish(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return a * tanh(softplus(a)), rounded once (D. Misra, arXiv:1908.08681)."""
 @overload
 def mish(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def mish(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def mish(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def mish(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1655,48 +1665,48 @@ def not_equal(
 @overload
 def power(
     a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return a**b, rounded once (pow of IEEE 754-2019, 9.2.1)."""
 @overload
 def power(
     a: FloatArray, b: Floats, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def power(
     a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray: ...
 @overload
 def power(
     a: Floats, b: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def power(
     a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def power(
     a: NDArray[Any], b: NDArray[Any] | Scalar, *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def power(
     a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def power(
     a: Scalar, b: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None,
-    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    out: NDArray[Any] | None = None, return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def power(
     a: Floats, b: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1749,28 +1759,28 @@ def quantize(
 @overload
 def reciprocal(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return 1 / a, rounded once."""
 @overload
 def reciprocal(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def reciprocal(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def reciprocal(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def reciprocal(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1846,28 +1856,28 @@ def rint(a: Floats, *, out: Out = None, return_flags: bool = ..., **options: Unp
 @overload
 def rsqrt(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return 1 / sqrt(a), rounded once (rSqrt of IEEE 754-2019, 9.2)."""
 @overload
 def rsqrt(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def rsqrt(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def rsqrt(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def rsqrt(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1959,28 +1969,28 @@ def scaled_mm(
 @overload
 def sigmoid(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the logistic function 1 / (1 + exp(-a)), rounded once."""
 @overload
 def sigmoid(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def sigmoid(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def sigmoid(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def sigmoid(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -1992,109 +2002,109 @@ def signbit(a: Floats) -> NDArray[np.bool_]: ...
 @overload
 def silu(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return a * sigmoid(a), rounded once (SiLU or swish; S. Elfwing et al., arXiv:1702.03118)."""
 @overload
 def silu(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def silu(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def silu(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def silu(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def sin(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the sine of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def sin(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def sin(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def sin(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def sin(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def sinh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the hyperbolic sine of a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def sinh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def sinh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def sinh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def sinh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def softplus(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return log(1 + exp(a)), rounded once."""
 @overload
 def softplus(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def softplus(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def softplus(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def softplus(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
@@ -2195,55 +2205,55 @@ def sum(
 @overload
 def tan(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the tangent of a in radians, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def tan(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def tan(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def tan(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def tan(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload
 def tanh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> FloatArray:
     """Return the hyperbolic tangent of a, rounded once (IEEE 754-2019, 9.2)."""
 @overload
 def tanh(
     a: FloatArray, *, format: FormatLike | None = None, out: FloatArray | None = None, return_flags: Literal[True],
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> tuple[FloatArray, Flags]: ...
 @overload
 def tanh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[False] = ..., **options: Unpack[RoundingKeywords],
+    return_flags: Literal[False] = ..., **options: Unpack[FunctionKeywords],
 ) -> NDArray[Any]: ...
 @overload
 def tanh(
     a: NDArray[Any], *, format: ArrayFormatName | type[np.floating[Any]] | None = None, out: NDArray[Any] | None = None,
-    return_flags: Literal[True], **options: Unpack[RoundingKeywords],
+    return_flags: Literal[True], **options: Unpack[FunctionKeywords],
 ) -> tuple[NDArray[Any], Flags]: ...
 @overload
 def tanh(
     a: Floats, *, format: FormatLike | None = None, out: Out = None, return_flags: bool = ...,
-    **options: Unpack[RoundingKeywords],
+    **options: Unpack[FunctionKeywords],
 ) -> Any: ...
 
 @overload

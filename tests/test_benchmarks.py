@@ -15,6 +15,7 @@ import pytest
 
 import floatsim as fs
 from benchmarks import (
+    approximations,
     cases,
     compiled,
     distances,
@@ -333,6 +334,13 @@ def test_operators():
     assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
     (softmax,) = (row for row in found if row["call"] == "softmax, all-fp16")
     assert softmax["target_seconds"] == 16 * 1024 / 50e6
+
+
+def test_approximations():
+    found = targets.measure(approximations.rows(100), 1)
+    assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
+    aimed = {row["call"] for row in found if row["target_seconds"] == 100 / 100e6}
+    assert {f"{name}, normal" for name in ("ex2", "rcp.ftz", "rsqrt", "sqrt.ftz", "lg2", "sin", "cos.ftz", "tanh")} < aimed
 
 
 def test_practice():

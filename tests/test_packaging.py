@@ -42,7 +42,7 @@ CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import flo
 USES_NUMBA = {"njit.py"}
 
 ORDERS = {
-    "arrays": "call < events < array < elementwise sums < array_functions scaled_mm",
+    "arrays": "call < events < array < elementwise sums < array_functions library_reductions scaled_mm",
     "emulator": "compile_notice params planning proofs < parallel unpack < elementwise < dispatch < sums < backend",
     "testing": "compare < bounds vectors < assertions identify < pytest_plugin strength",
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
@@ -491,8 +491,8 @@ def test_wheel(tmp_path):
         names = archive.namelist()
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
-    assert "floatsim/data/truth/digests.json" in names
     assert "floatsim/data/gpu-kernels/h200.json.gz" in names
+    assert {"floatsim/data/truth/digests.json", "floatsim/tensorcore/sm_90.json"} <= set(names)
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
     assert not [name for name in names if "silicon/" in name]

@@ -57,7 +57,9 @@ WITH_DTYPE = {
 }
 """The parameters that choose the format of the result, and their values for which it has a dtype."""
 
-BASES = {"RoundingOptions": "RoundingKeywords", "Summation": "SummationKeywords"}
+BASES = {
+    "RoundingOptions": "RoundingKeywords", "FunctionOptions": "FunctionKeywords", "Summation": "SummationKeywords"
+}  # fmt: skip
 """TypedDicts whose own keys change the type of the result, with the TypedDict of the other keys."""
 
 SAME_KEYWORDS = {"dot": "matmul", "vdot": "matmul"}
@@ -73,8 +75,9 @@ IMPORTS = {
     "floatsim.arrays.call.options": "BackendName RoundingKeywords",
     "floatsim.arrays.call.random_stream": "SeedLike",
     "floatsim.arrays.array.types": (
-        "Axes BoolOut CodeOut Flags Float64Out Floats Integers Number Out Scalar SummationKeywords Values"
+        "Axes BoolOut CodeOut Flags Float64Out Floats Integers NanRule Number Out Scalar SummationKeywords Values"
     ),
+    "floatsim.arrays.elementwise.library_functions": "FunctionKeywords",
     "floatsim.arrays.elementwise.ulps": "Kind",
     "floatsim.formats": "FormatLike",
     "floatsim.formats.rounding": "OverflowLike RoundingLike TininessLike",

@@ -112,7 +112,7 @@ class _Block:
     threads_of_block: int
 
     def order(self, inner: Accumulation, accumulators: int, shift: int) -> Accumulation:
-        joined = [(_IN_ORDER, accumulators), (_HALVING, self.x), (_HALVING, self.y)]
+        joined: list[tuple[Accumulation, int]] = [(_IN_ORDER, accumulators), (_HALVING, self.x), (_HALVING, self.y)]
         if self.blocks > 1:
             last = _levels((_HALVING, self.x), (_HALVING, self.threads_of_block // self.x))
             joined.append((Threads(_IN_ORDER, self.threads_of_block, last), self.blocks))

@@ -66,7 +66,7 @@ class Threads(Composite):
     >>> print(row)
     threads(sequential(fp32), 32, blocked(sequential(fp32), 4, pairwise(fp32, halving)), width=4, accumulators=4, \
 shift=3, threads)
-    >>> x = fs.array([2048.0, 1.0, 1.0, 0.0], "fp16")  # (2048 + 1) + (1 + 0), then (2048 + 1) + 0 and 1
+    >>> x = fs.array([2048.0, 1.0, 0.0, 1.0], "fp16")  # (2048 + 1) + (0 + 1), then (2048 + 0) + (1 + 1)
     >>> [fs.sum(x, accumulate=f"threads(fp16, 2, fp16, width={n})").item() for n in (2, 1)]
     [2048.0, 2050.0]
     """

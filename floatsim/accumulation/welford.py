@@ -61,7 +61,7 @@ class Welford(Accumulation):
     >>> print(order)
     welford(threads(sequential(fp32), 2, sequential(fp32)))
     >>> fs.var(fs.array([1.0, 2.0, 4.0], "fp16"), ddof=1, accumulate=order)
-    FloatArray(2.3333, FP32)
+    FloatArray(2.33333325, FP32)
     """
 
     text_form = "welford(order) or welford(order, reciprocal)"

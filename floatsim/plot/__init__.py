@@ -9,6 +9,7 @@ from __future__ import annotations
 from floatsim._lazy import lazy_exports
 
 _HOMES = {
+    ".approximations": "approximation_error",
     ".bits": "anatomy bit_strip code_grid",
     ".equality": "equality_matrix",
     ".error_curve": "error_curves",

@@ -1,5 +1,6 @@
 # Written by tools/write_stubs.py. Do not edit.
 
+from floatsim.plot.approximations import approximation_error
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
 from floatsim.plot.equality import equality_matrix
 from floatsim.plot.error_curve import error_curves
@@ -23,10 +24,10 @@ from floatsim.plot.survey import survey_figure
 from floatsim.plot.training import training_accuracies, training_figure, training_losses
 
 __all__ = [
-    "COLOURS", "CUSTOM_COLOUR", "DEFAULT_FORMATS", "LOST_COLOUR", "anatomy", "bit_strip", "code_grid", "colour",
-    "conversion_losses", "equality_matrix", "error_curves", "explore", "exponent_histogram", "first_map",
-    "format_ranges", "gradient_agreement", "gradient_norms", "heatmap", "loss_scale", "mismatch_map", "monitor_figure",
-    "non_finite_map", "number_line", "order_map", "rounding_errors", "running_sums", "scale_sweep", "side_by_side",
-    "spacing", "staircase", "survey_figure", "tensor_exponents", "tensor_trace", "training_accuracies",
+    "COLOURS", "CUSTOM_COLOUR", "DEFAULT_FORMATS", "LOST_COLOUR", "anatomy", "approximation_error", "bit_strip",
+    "code_grid", "colour", "conversion_losses", "equality_matrix", "error_curves", "explore", "exponent_histogram",
+    "first_map", "format_ranges", "gradient_agreement", "gradient_norms", "heatmap", "loss_scale", "mismatch_map",
+    "monitor_figure", "non_finite_map", "number_line", "order_map", "rounding_errors", "running_sums", "scale_sweep",
+    "side_by_side", "spacing", "staircase", "survey_figure", "tensor_exponents", "tensor_trace", "training_accuracies",
     "training_figure", "training_losses", "update_ratios", "width_map", "worst_error",
 ]

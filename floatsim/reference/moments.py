@@ -22,7 +22,7 @@ class Moments(NamedTuple):
 
     mean: int
     squares: int
-    count: int
+    number: int
 
 
 class _Arithmetic(NamedTuple):
@@ -66,8 +66,8 @@ def moments(
     >>> import floatsim as fs
     >>> order = fs.Welford("threads(fp32, 2, fp32)")
     >>> found = moments(order, fs.array([1.0, 2.0, 4.0], "fp16").codes.tolist(), fs.FP16, RoundingAttributes())
-    >>> [fs.FloatArray(code, fs.FP32).item() for code in found]
-    [2.3333332538604736, 4.666666507720947, 3.0]
+    >>> [round(float(decode(code, fs.FP32).fraction), 5) for code in found]
+    [2.33333, 4.66667, 3.0]
     """
     run = _Arithmetic(order.format, attributes)
     shared = order.order
@@ -81,16 +81,16 @@ def moments(
 
 
 def _accumulated(run: _Arithmetic, steps: str, codes: Sequence[int], fmt: FloatFormat) -> Moments:
-    mean = squares = count = 0
+    mean = squares = number = 0
     for code in codes:
-        count = run.add(count, run.one())
+        number = run.add(number, run.one())
         d = run.entered(code, fmt, mean)
         if steps == "reciprocal":
-            mean = run.fma(d, run.divide(run.one(), count), mean)
+            mean = run.fma(d, run.divide(run.one(), number), mean)
         else:
-            mean = run.add(mean, run.divide(d, count))
+            mean = run.add(mean, run.divide(d, number))
         squares = run.fma(d, run.entered(code, fmt, mean), squares)
-    return Moments(mean, squares, count)
+    return Moments(mean, squares, number)
 
 
 def _combined(run: _Arithmetic, steps: str, outer: Accumulation, lanes: Sequence[Moments]) -> Moments:
@@ -126,20 +126,20 @@ def _tree(run: _Arithmetic, steps: str, tree: object, lanes: Sequence[Moments]) 
 
 def _pair(run: _Arithmetic, steps: str, a: Moments, b: Moments) -> Moments:
     """Combine two accumulators, a before b."""
-    n = run.add(a.count, b.count)
+    n = run.add(a.number, b.number)
     d = run.subtract(b.mean, a.mean)
     if steps == "reciprocal":
         if run.read(n).is_zero:
             return Moments(0, 0, 0)
         share = run.divide(run.one(), n)
-        fa, fb = run.multiply(a.count, share), run.multiply(b.count, share)
+        fa, fb = run.multiply(a.number, share), run.multiply(b.number, share)
         mean = run.fma(fb, b.mean, run.multiply(a.mean, fa))
-        scaled = run.multiply(run.multiply(d, d), b.count)
+        scaled = run.multiply(run.multiply(d, d), b.number)
         return Moments(mean, run.fma(scaled, fa, run.add(b.squares, a.squares)), n)
-    if run.read(a.count).is_zero:
+    if run.read(a.number).is_zero:
         return b
-    if run.read(b.count).is_zero:
+    if run.read(b.number).is_zero:
         return a
-    share = run.divide(b.count, n)
-    scaled = run.multiply(run.multiply(d, d), a.count)
+    share = run.divide(b.number, n)
+    scaled = run.multiply(run.multiply(d, d), a.number)
     return Moments(run.fma(d, share, a.mean), run.fma(scaled, share, run.add(a.squares, b.squares)), n)

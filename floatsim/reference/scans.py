@@ -19,7 +19,7 @@ def running_sums(
 
     >>> import floatsim as fs
     >>> sums = running_sums(fs.Sklansky("fp32", 2), [0x3C00, 0x4000, 0x4200], fs.FP16, RoundingAttributes())
-    >>> [fs.FloatArray(code, fs.FP32).item() for code in sums]
+    >>> [float(decode(code, fs.FP32).fraction) for code in sums]
     [1.0, 3.0, 6.0]
     """
     own = order.format

@@ -17,7 +17,6 @@ constants, the truncated square and the special cases were found in outputs that
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -33,7 +32,14 @@ from floatsim.reference.scalar import (
     multiply,
     subtract,
 )
-from floatsim.tensorcore.special_functions import SCALINGS, Interpolator, Scaling, as_form, as_unit
+from floatsim.tensorcore.special_functions import (
+    SCALINGS,
+    Interpolator,
+    Scaling,
+    SpecialFunctionUnit,
+    as_form,
+    as_unit,
+)
 
 __all__ = ["approximate", "divide", "interpolate", "truncated_square"]
 
@@ -41,6 +47,7 @@ _NAN, _INFINITY, _ONE, _SIGN = 0x7FFFFFFF, 0x7F800000, 0x3F800000, 0x80000000
 _TRAILING, _BIAS = 23, 127
 _LEADING = 1 << _TRAILING
 _FRACTION = _LEADING - 1
+_NEAREST = RoundingAttributes()
 _TURN = 0x3E22F983
 """1 / (2 pi) in FP32: sin and cos multiply their argument by it."""
 
@@ -97,19 +104,25 @@ def approximate(
     """
     unit = as_unit(device)
     flush = as_form(function, "code", format, ftz, unit)
-    evaluate = functools.partial(_FUNCTIONS[function], table=unit.interpolator(function))
+    evaluate = _evaluator(function, unit)
     if format == FP32:
         return evaluate(code) if flush else _scaled(SCALINGS.get(function, ()), code, evaluate)
-    wide, _ = convert(decode(code, format), FP32, RoundingAttributes())
+    wide, _ = convert(decode(code, format), FP32, _NEAREST)
     return _truncated_to(evaluate(wide), format)
 
 
 def divide(a: int, b: int, *, ftz: bool = False, device: str = "sm_90") -> int:
     """Return the code of a times the approximated reciprocal of b, rounded to nearest, all in FP32."""
-    evaluate = functools.partial(_rcp, table=as_unit(device).interpolator("rcp"))
+    evaluate = _evaluator("rcp", as_unit(device))
     subnormal, _ = SCALINGS["rcp"]
     inverse = evaluate(b) if ftz else _scaled((subnormal,), b, evaluate)
     return _rounded(multiply, decode(a, FP32, ftz), decode(inverse, FP32, ftz), RoundingAttributes(daz=ftz, ftz=ftz))
+
+
+def _evaluator(function: str, unit: SpecialFunctionUnit) -> Callable[[int], int]:
+    """Return the function of FP32 codes with `.ftz`, or without a choice."""
+    table, of = unit.interpolator(function), _FUNCTIONS[function]
+    return lambda code: of(code, table)
 
 
 def _scaled(scalings: tuple[Scaling, ...], code: int, evaluate: Callable[[int], int]) -> int:
@@ -124,9 +137,7 @@ def _scaled(scalings: tuple[Scaling, ...], code: int, evaluate: Callable[[int], 
     return evaluate(code)
 
 
-def _rounded(
-    operation: Callable[..., Result], a: Number, b: Number, attributes: RoundingAttributes = RoundingAttributes()
-) -> int:
+def _rounded(operation: Callable[..., Result], a: Number, b: Number, attributes: RoundingAttributes = _NEAREST) -> int:
     """Return the code of an FP32 operation. Its NaN is that of the unit."""
     code, _ = operation(a, b, FP32, attributes)
     return _NAN if code & ~_SIGN > _INFINITY else code

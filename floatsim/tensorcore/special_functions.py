@@ -163,19 +163,15 @@ def as_unit(device: Any) -> SpecialFunctionUnit:
     except ValueError:
         raise ValueError(f"device={device!r} is not known; {known}") from None
     if architecture.name not in _MEASURED:
-        raise ValueError(
-            f"device={device!r}: the special-function unit of {architecture.title} was not measured; {known}"
-        )
+        raise ValueError(f"device={device!r}: the unit of {architecture.title} was not measured; {known}")
     return _read(_MEASURED[architecture.name])
 
 
 @functools.cache
 def _read(target: str) -> SpecialFunctionUnit:
     stored = json.loads(Path(__file__).with_name(f"{target}.json").read_text(encoding="utf-8"))
-    interpolators = {
-        name: Interpolator(
-            **fields | {"segments": tuple(fields["segments"]), "rows": tuple(map(tuple, fields["rows"]))}
-        )
-        for name, fields in stored.items()
-    }
+    interpolators = {}
+    for name, fields in stored.items():
+        rows, segments = tuple(map(tuple, fields.pop("rows"))), tuple(fields.pop("segments"))
+        interpolators[name] = Interpolator(rows=rows, segments=segments, **fields)
     return SpecialFunctionUnit(target, interpolators)

@@ -22,7 +22,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import NanRule
 from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.library_functions import library_function
-from floatsim.arrays.sums.library_reductions import library_reduction
+from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
 from floatsim.formats import BF16, FP16, FP32, FloatFormat
 from floatsim.operators.activations_backward import gelu_backward, silu_backward

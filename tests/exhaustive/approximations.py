@@ -27,7 +27,7 @@ SUMS = {
 An H200 (sm_90, CUDA 13.0) computed them in November 2026.
 """
 _PIECE = 1 << 22
-SAMPLE, CHUNKS = 1 << 15, 64
+SAMPLE, CHUNKS = 1 << 15, 16
 ROUNDING = OracleRounding(Rounding.TIES_TO_EVEN)
 
 
@@ -41,8 +41,8 @@ def compare_sum(name: str, chunk: int) -> tuple[int, int, list[str]]:
     for first in range(0, 1 << 32, _PIECE):
         codes = np.arange(first, first + _PIECE, dtype=np.uint32)
         total += int(loops.weighted_sum(codes, approximated(name, codes, ftz)))
-    total %= 1 << 64
-    return 1 << 32, int(total != SUMS[name]), [f"{name}: the sum is {total}, the GPU's is {SUMS[name]}"][: total != SUMS[name]]
+    found = [] if total % (1 << 64) == SUMS[name] else [f"{name}: the sum is {total % (1 << 64)}, not {SUMS[name]}"]
+    return 1 << 32, len(found), found
 
 
 def forms() -> list[tuple[str, bool]]:

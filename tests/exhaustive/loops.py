@@ -277,7 +277,7 @@ def verify_pairs(operation, a_codes, b_codes, got, flags, values, t, largest, in
 
 @numba.njit(nogil=True)
 def weighted_sum(codes, results):
-    """The sum of result * (code * 2654435761 | 1) modulo 2**64: the first is odd, so that each difference changes it."""
+    """The sum of result * (code * 2654435761 | 1) modulo 2**64. The factors are odd: one other result changes it."""
     total = np.uint64(0)
     for i in range(codes.size):
         total += np.uint64(results[i]) * (np.uint64(codes[i]) * np.uint64(2654435761) | np.uint64(1))

@@ -67,8 +67,8 @@ def source_hash() -> str:
     """Of the kernels, of the modules that call them and of these tests: what a result stands for."""
     digest = hashlib.blake2b(digest_size=8)
     places = [ROOT / name for name in CARRIERS_OF_BITS]
-    paths = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
-    for path in sorted(paths):
+    paths = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
+    for path in sorted(path for path in paths if path.suffix in (".py", ".json")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

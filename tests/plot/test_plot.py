@@ -104,6 +104,7 @@ def test_a_transparent_background_is_the_one_behind_it():
 GRADIENTS = np.ldexp(np.linspace(1, 2, 64), np.arange(-44, 20))
 DRAWINGS = {
     "anatomy": lambda: plot.anatomy(6.5),
+    "approximation_error": plot.approximation_error,
     "bit_strip": lambda: plot.bit_strip("0.1"),
     "code_grid": lambda: plot.code_grid("e5m2"),
     "conversion_losses": lambda: plot.conversion_losses({"FP16": fs.conversion_losses(GRADIENTS, "fp16")}),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Axes", "BoolOut", "BoolResult", "CodeOut", "CodeResult", "Flags", "Float64Out", "Float64Result",
     "FloatArrayResult", "FloatResult", "Floats", "ForeignArray", "HasArray", "HasDLPack", "Int32Result",
-    "IntegerResult", "Integers", "Lists", "MethodKeywords", "NanRule", "Number", "Out", "SameKindResult", "Scalar", "Summation",
+    "IntegerResult", "Integers", "Lists", "MethodKeywords", "NanRule", "Number", "Out", "SameKindResult", "Scalar",
+    "Summation",
     "SummationKeywords", "UInt8Result", "UInt64Result", "Values",
 ]  # fmt: skip
 

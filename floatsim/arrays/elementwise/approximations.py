@@ -1,7 +1,7 @@
 """`fs.approx`: the approximations of functions that a GPU's special-function unit computes, to the bit.
 
-They are the instructions `ex2.approx`, `rcp.approx` and so on of NVIDIA's PTX. `floatsim.reference.special_functions` is
-the specification, and `floatsim.tensorcore.special_functions` has the tables.
+They are the instructions `ex2.approx`, `rcp.approx` and so on of NVIDIA's PTX.
+`floatsim.reference.special_functions` is the specification, and `floatsim.tensorcore.special_functions` has the tables.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from floatsim.arrays.array.conversion import out_codes
+from floatsim.arrays.array.float_array import wrap
 from floatsim.arrays.array.interop import stays_on_device
-from floatsim.arrays.array.operands import check_shapes, deliver, read_operands
+from floatsim.arrays.array.operands import check_shapes, read_operands
 from floatsim.arrays.array.types import FloatResult, Floats, Out
 from floatsim.emulator.elementwise import approximations
 from floatsim.tensorcore.special_functions import as_form, as_unit
@@ -68,14 +69,17 @@ def _call(function: str, arguments: dict[str, Any], device: str, ftz: bool | Non
     fmt = operands[0][1]
     flush = as_form(function, next(iter(arguments)), fmt, ftz, unit)
     shape = check_shapes(arguments, operands)
-    if out is not None:
-        out_codes(out, fmt, shape)
+    target = None if out is None else out_codes(out, fmt, shape)
     codes = [codes for codes, _ in operands]
     if function == "div":
-        result = approximations.divide(codes[0], codes[1], flush, unit.name)
+        results = approximations.divide(codes[0], codes[1], flush, unit.name, target)
     else:
-        result = approximations.approximate(function, codes[0], fmt, flush, unit.name)
-    return deliver(result, fmt, float_array, out)
+        results = approximations.approximate(function, codes[0], fmt, flush, unit.name, target)
+    if target is None:
+        return wrap(results, fmt, float_array)
+    if results is not target:
+        target[...] = results
+    return out
 
 
 @_documented(_THREE, "FP16 has the form without `.ftz`, BF16 the one with it. FP32 has both; the default is False.")
@@ -83,8 +87,7 @@ def ex2(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     """Return 2**a as `ex2.approx` computes it.
 
     The argument has 23 bits after the point; more are truncated. Whole numbers give exact powers of two. The error is
-    below 1.4 [ulp](https://doi.org/10.1145/103162.103163) for positive a, and below 2.1 ulp for negative a, whose
-    fraction is read 2**-23 too low.
+    below 1.4 ulp for positive a, and below 2.1 ulp for negative a, whose fraction is read 2**-23 too low.
 
     {parameters}
 
@@ -92,8 +95,8 @@ def ex2(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     --------
     >>> import floatsim as fs, numpy as np
     >>> x = np.float32([0.5, -0.5])
-    >>> fs.approx.ex2(x, device="sm_90").view(np.uint32) - fs.exp2(x).view(np.uint32)
-    array([         0, 4294967295], dtype=uint32)
+    >>> fs.approx.ex2(x, device="sm_90") - fs.exp2(x)
+    array([ 0.0000000e+00, -5.9604645e-08], dtype=float32)
     """
     return _call("ex2", {"a": a}, device, ftz, out)
 
@@ -110,7 +113,7 @@ def rcp(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     --------
     >>> import floatsim as fs, numpy as np
     >>> fs.approx.rcp(np.float32([4.0, 0.0, -0.0]))
-    array([ 0.25,   inf,  -inf], dtype=float32)
+    array([0.25,  inf, -inf], dtype=float32)
     """
     return _call("rcp", {"a": a}, device, ftz, out)
 
@@ -172,7 +175,8 @@ def sin(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     """Return sin(a) as `sin.approx` computes it.
 
     a is multiplied by 1 / (2 pi) in FP32, truncated, and then truncated to 2**-25 turns. So results near zero have a
-    large relative error, and small arguments give 0. The absolute error is below 2**-21 for a from -2 to 2.
+    large relative error, and small arguments give 0. The absolute error is below 2**-21 for a from -1 to 1, and grows
+    with a.
 
     {parameters}
 
@@ -180,7 +184,7 @@ def sin(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     --------
     >>> import floatsim as fs, numpy as np
     >>> fs.approx.sin(np.float32([1.0, 1e-8, np.inf]))
-    array([0.841471, 0.      ,      nan], dtype=float32)
+    array([0.8414709, 0.       ,       nan], dtype=float32)
     """
     return _call("sin", {"a": a}, device, ftz, out)
 
@@ -189,7 +193,7 @@ def sin(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
 def cos(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out = None) -> FloatResult:
     """Return cos(a) as `cos.approx` computes it: the argument is reduced as that of `fs.approx.sin`.
 
-    The absolute error is below 2**-21 for a from -2 to 2.
+    The absolute error is below 2**-21 for a from -1 to 1.
 
     {parameters}
 
@@ -197,7 +201,7 @@ def cos(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out =
     --------
     >>> import floatsim as fs, numpy as np
     >>> fs.approx.cos(np.float32([1.0, 0.0, np.inf]))
-    array([0.5403023, 1.       ,       nan], dtype=float32)
+    array([0.54030234, 1.        ,        nan], dtype=float32)
     """
     return _call("cos", {"a": a}, device, ftz, out)
 
@@ -214,7 +218,7 @@ def tanh(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out 
     --------
     >>> import floatsim as fs, numpy as np
     >>> fs.approx.tanh(np.float32([0.001, 0.5, 8.0]))
-    array([1.0000000e-03, 4.6211720e-01, 1.0000000e+00], dtype=float32)
+    array([0.001    , 0.4621148, 1.       ], dtype=float32)
     """
     return _call("tanh", {"a": a}, device, ftz, out)
 
@@ -222,6 +226,8 @@ def tanh(a: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out 
 @_documented()
 def div(a: Floats, b: Floats, *, device: str = "sm_90", ftz: bool | None = None, out: Out = None) -> FloatResult:
     """Return a / b as `div.approx` computes it: a times `fs.approx.rcp(b)`, rounded to nearest.
+
+    The error is below 2 ulp. For b above 2**126 the result is 0, or NaN if a is infinite.
 
     {parameters}
 

@@ -1,24 +1,27 @@
 """Functions as a library computes them, by `functions="cuda"` and by `fs.library_function`.
 
-`floatsim.emulator.elementwise.cuda_functions` has the table of the functions and computes them.
+`floatsim.tensorcore.cuda_functions` has the functions, and `floatsim.emulator.elementwise.cuda_functions` computes
+them.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.interop import stays_on_device
 from floatsim.arrays.array.operands import deliver
-from floatsim.arrays.array.types import FloatResult, Floats, Out
+from floatsim.arrays.array.types import Floats, Out
 from floatsim.arrays.call import backends
-from floatsim.arrays.call.options import RoundingOptions, spell_out
+from floatsim.arrays.call.options import RoundingKeywords, RoundingOptions, spell_out
 from floatsim.formats import FormatLike
 from floatsim.formats._validation import name_hint
 
-__all__ = ["FunctionLibrary", "FunctionOptions", "function", "library_call", "library_function", "taken"]
+__all__ = [
+    "DEVICES", "FunctionKeywords", "FunctionLibrary", "FunctionOptions", "function", "library_call", "library_function",
+    "taken",
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,15 +33,21 @@ DEVICES = {"h200": "NVIDIA H200 (sm_90), CUDA 13.0, torch 2.11.0"}
 """The devices whose functions are known, and the versions that were recorded."""
 
 
-class FunctionOptions(RoundingOptions, total=False):
+class FunctionKeywords(RoundingKeywords, total=False):
+    """The rounding options of a mathematical function, and its library. `FunctionOptions` documents them."""
+
     functions: FunctionLibrary
+
+
+class FunctionOptions(FunctionKeywords, total=False):
+    return_flags: bool
 
 
 FunctionOptions.__doc__ = (RoundingOptions.__doc__ or "").replace(
     "return_flags : bool, optional\n",
     'functions : {"exact", "cuda"}\n'
-    '        "exact", the default: the exact value, rounded once. "cuda": what PyTorch computes on an NVIDIA H200 with\n'
-    "        CUDA 13.0, from FP32, FP16 and BF16, without other keywords; `fs.library_function` has the details.\n"
+    '        "exact", the default: the exact value, rounded once. "cuda": what PyTorch computes on an NVIDIA H200\n'
+    "        with CUDA 13.0, from FP32, FP16 and BF16, without other keywords: see `fs.library_function`.\n"
     "    return_flags : bool, optional\n",
 )
 
@@ -66,10 +75,12 @@ def library_call(
         given = "format" if format is not None else next(iter(options))
         raise TypeError(f"{name}: functions='cuda' has one rounding, and takes no {given}=")
     (first, x), *others = arguments.items()
+    number = None
     for other, value in others:
         if type(value) not in (int, float):
             raise TypeError(f"{name}: functions='cuda' takes a Python number for {other}, not {type(value).__name__}")
-    return _applied(name, first, x, *(float(value) for _, value in others), out=out)
+        number = float(value)
+    return _applied(name, first, x, number, out)
 
 
 def _applied(name: str, argument: str, x: Any, number: float | None = None, out: Any = None) -> Any:
@@ -80,13 +91,15 @@ def _applied(name: str, argument: str, x: Any, number: float | None = None, out:
 @stays_on_device
 def library_function(
     name: str, x: Floats, number: float | None = None, *, device: str = "h200", out: Out = None
-) -> FloatResult:
+) -> Any:
     """Return a function of x as PyTorch computes it on a GPU, to the bit.
 
     Parameters
     ----------
     name : str
-        {names}
+        "exp", "exp2", "expm1", "sinh", "cosh", "tanh", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
+        "atan", "erf", "sqrt", "rsqrt", "reciprocal", "square", "sigmoid", "silu", "softplus", "logsigmoid", "mish",
+        "elu", "hardswish", "gelu", "gelu_tanh", "add", "divide", "multiply" or "power".
     x : array_like of floats
         A FloatArray, or an array whose dtype is FP32, FP16 or BF16.
     number : float, optional

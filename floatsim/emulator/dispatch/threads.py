@@ -32,7 +32,7 @@ class _Lanes(NamedTuple):
     """The arguments of the kernels; `floatsim_kernels.reduce.threads` documents them."""
 
     layout: Indices
-    count: int
+    lanes: int
     order: NDArray[np.int32]
     merges: NDArray[np.int8]
     depth: int
@@ -166,7 +166,7 @@ def moments(order: Welford, rows: Codes, fmt: FloatFormat) -> Any:
     out = np.empty((2, len(x)), np.float32)
     lanes = _moment_lanes(order, x.shape[1])
     runs = _runs(lanes.order.tobytes(), lanes.merges.tobytes())
-    loops.moments(x, lanes.layout, lanes.count, runs, order.steps == "reciprocal", out)
+    loops.moments(x, lanes.layout, lanes.lanes, runs, order.steps == "reciprocal", out)
     return out
 
 

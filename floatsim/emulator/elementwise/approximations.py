@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["approximate", "divide"]
 
-_NAN, _INFINITY, _ONE, _SIGN = 0x7FFFFFFF, 0x7F800000, 0x3F800000, 0x80000000
+_NAN, _INFINITY, _ONE, _SIGN, _MAGNITUDE = 0x7FFFFFFF, 0x7F800000, 0x3F800000, 0x80000000, 0x7FFFFFFF
 _TRAILING, _BIAS, _WIDE_BIAS = 23, 127, 1023
-_ONES = 0xFFFFFFFF
+_ONES, _LEADING = 0xFFFFFFFF, 1 << _TRAILING
 _TURN = np.uint32(0x3E22F983)  # 1 / (2 pi)
 _OPTIONS = {flush: CallOptions(RoundingAttributes(daz=flush, ftz=flush)) for flush in (False, True)}
 _TRUNCATED = CallOptions(RoundingAttributes(Rounding.TOWARD_ZERO))
@@ -56,8 +57,10 @@ class _Reading(NamedTuple):
     """The first segment for an exponent field, and the exponent field of results from 1 to 2."""
     fraction_bits: int | None = None
     """The argument is read as fixed point with so many fraction bits; None: as a significand."""
-    integers: dict[str, int] = {}
+    integers: Mapping[str, int] = MappingProxyType({})
     """Numbers of loops.INTEGERS that are not 0."""
+    exact_powers: bool = False
+    """Whether results of powers of two, whose trailing significand is 0, are taken from the specification."""
 
 
 def _root(slope: int, offset: int) -> Callable[[int], tuple[int, int]]:
@@ -79,9 +82,9 @@ _TURNS = {"turns": 1, "largest": _ONE}
 _READINGS = {
     "ex2": _Reading(range(_BIAS + 7), True, _first, 23, {"negates": _ONES, "whole": 0xFF800000}),
     "rcp": _Reading(_NORMAL, True, lambda field: (0, 2 * _BIAS - 1 - field), None, {"sign": _SIGN}),
-    "rsqrt": _Reading(_NORMAL, False, _root(-1, _BIAS - 1)),
-    "sqrt": _Reading(_NORMAL, False, _root(1, _BIAS)),
-    "lg2": _Reading(_NORMAL, False, _first),
+    "rsqrt": _Reading(_NORMAL, False, _root(-1, _BIAS - 1), exact_powers=True),
+    "sqrt": _Reading(_NORMAL, False, _root(1, _BIAS), exact_powers=True),
+    "lg2": _Reading(_NORMAL, False, _first, exact_powers=True),
     "sin": _Reading(_FINITE, True, _first, 25, {"sign": _SIGN, **_TURNS}),
     "cos": _Reading(_FINITE, True, _first, 25, {"quarter": 1 << 23, **_TURNS}),
     "tanh": _Reading(range(_BIAS - 8, _BIAS + 3), True, _first, None, {"sign": _SIGN}),
@@ -106,7 +109,8 @@ def _layout(reading: _Reading, table: Interpolator, field: int) -> int:
         first, unused = sum(table.segments[:k]), _TRAILING - index_bits - table.low_bits
     left, right = _shifts(reading, field, unused)
     added = (exponent - table.fraction_bits - _WIDE_BIAS) % 512
-    return left << loops.LEFT | right << loops.RIGHT | first << loops.FIRST | added << _TRAILING
+    entry: int = left << loops.LEFT | right << loops.RIGHT | first << loops.FIRST | added << _TRAILING
+    return entry
 
 
 @functools.lru_cache(maxsize=32)
@@ -124,7 +128,7 @@ def _tables(function: str, unit: str) -> _Tables:
             result = reference.approximate(function, code, ftz=flush, device=unit)
             special[top, entry] = loops.ARGUMENT if result == code else result
         if computed:
-            special[top, 0] = loops.COMPUTED
+            special[top, : 1 if reading.exact_powers else 2] = loops.COMPUTED
     c0, c1, c2 = np.array(table.rows, np.float64).T
     constant = table.constant + (1 << _TRAILING + table.dropped_bits if table.fraction_bits == _TRAILING else 0)
     rows = np.stack([c0 * 2.0**table.c0_shift + constant, c1, c2 * 2.0**table.c2_shift], axis=1)
@@ -146,12 +150,14 @@ def _flushed(function: str, unit: str, codes: Codes, out: Codes) -> None:
     loops.approximate(codes, *_tables(function, unit), out)
 
 
-def approximate(function: str, codes: Codes, fmt: FloatFormat, flush: bool, unit: str) -> Codes:
-    """Return the codes of an approximated function of codes, both in `fmt`.
+def approximate(
+    function: str, codes: Codes, fmt: FloatFormat, flush: bool, unit: str, out: Codes | None = None
+) -> Codes:
+    """Return the codes of an approximated function of codes, both in `fmt`. They may use the memory of `out`.
 
     `flush` selects the form of FP32. Formats of 16 bits have one form each.
     """
-    flat, out = pieces.flattened(codes, codes.shape, fmt.code_dtype), np.empty(codes.shape, fmt.code_dtype)
+    flat, results = pieces.flattened(codes, codes.shape, fmt.code_dtype), _results(codes.shape, fmt, out, codes)
 
     def run(cut: pieces.Arrays, written: pieces.Array, draws: Seeds) -> None:
         if fmt == FP32:
@@ -159,15 +165,15 @@ def approximate(function: str, codes: Codes, fmt: FloatFormat, flush: bool, unit
         else:
             table_loops.gather(cut[0], _every_result(function, unit, fmt), written)
 
-    pieces.in_pieces(f"{function}.approx", run, [flat], out.reshape(-1), pieces.NO_DRAWS)
-    return out
+    pieces.in_pieces(f"{function}.approx", run, [flat], results.reshape(-1), pieces.NO_DRAWS)
+    return results
 
 
-def divide(a: Codes, b: Codes, flush: bool, unit: str) -> Codes:
-    """Return FP32 codes of a times the approximated reciprocal of b, rounded to nearest."""
+def divide(a: Codes, b: Codes, flush: bool, unit: str, out: Codes | None = None) -> Codes:
+    """Return FP32 codes of a times the approximated reciprocal of b, rounded to nearest. They may use `out`."""
     shape = np.broadcast_shapes(a.shape, b.shape)
     operands = [pieces.flattened(x, shape, FP32.code_dtype) for x in (a, b)]
-    out = np.empty(shape, FP32.code_dtype)
+    results = _results(shape, FP32, out, a, b)
     subnormal, _ = SCALINGS["rcp"]
 
     def run(cut: pieces.Arrays, written: pieces.Array, draws: Seeds) -> None:
@@ -175,11 +181,22 @@ def divide(a: Codes, b: Codes, flush: bool, unit: str) -> Codes:
         _flushed("rcp", unit, cut[1], inverse)
         if not flush:
             _scale("rcp", unit, subnormal, cut[1], inverse)
-        written[...] = _operation("multiply", cut[0], inverse, flush)
-        written[_is_nan(written)] = _NAN
+        written[...] = _operation("multiply", cut[0], inverse)
+        if flush:  # few: the kernels that flush are slow
+            near = _is_in(cut[0], _MAGNITUDE, 1, _LEADING - 1) | _is_in(written, _MAGNITUDE, 1, _LEADING)
+            places = np.flatnonzero(near)
+            written[places] = _operation("multiply", cut[0][places], inverse[places], True)
+        np.copyto(written, np.uint32(_NAN), where=_is_nan(written))
 
-    pieces.in_pieces("div.approx", run, operands, out.reshape(-1), pieces.NO_DRAWS)
-    return out
+    pieces.in_pieces("div.approx", run, operands, results.reshape(-1), pieces.NO_DRAWS)
+    return results
+
+
+def _results(shape: tuple[int, ...], fmt: FloatFormat, out: Codes | None, *read: Codes) -> Codes:
+    """Return `out` if a kernel may write to it while it reads the operands, else a new array."""
+    if out is not None and out.flags.c_contiguous and not any(np.may_share_memory(out, codes) for codes in read):
+        return out
+    return np.empty(shape, fmt.code_dtype)
 
 
 def _fp32(function: str, unit: str, flush: bool, codes: Codes, out: Codes) -> None:
@@ -192,14 +209,13 @@ def _fp32(function: str, unit: str, flush: bool, codes: Codes, out: Codes) -> No
 
 def _scale(function: str, unit: str, scaling: Scaling, codes: Codes, out: Codes) -> None:
     """Replace the results of arguments near the ends of FP32 by scaled ones."""
-    beyond = (codes & np.uint32(scaling.mask)) - np.uint32(scaling.first)
-    places = np.flatnonzero(beyond <= np.uint32(scaling.last - scaling.first))
+    places = np.flatnonzero(_is_in(codes, scaling.mask, scaling.first, scaling.last))
     if not places.size:
         return
     results = _new(function, unit, _operation("multiply", codes[places], _constant(scaling.factor)))
     operand = results if scaling.operation == "square" else _constant(scaling.operand)
     results = _operation("subtract" if scaling.operation == "subtract" else "multiply", results, operand)
-    results[_is_nan(results)] = _NAN
+    np.copyto(results, np.uint32(_NAN), where=_is_nan(results))
     out[places] = results
 
 
@@ -219,9 +235,16 @@ def _operation(name: str, a: Codes, b: Codes, flush: bool = False) -> Codes:
     return codes
 
 
+def _is_in(codes: Codes, mask: int, first: int, last: int) -> NDArray[np.bool_]:
+    """Return where first <= code & mask <= last, by one comparison of differences modulo 2**32."""
+    beyond = codes & np.uint32(mask)
+    beyond -= np.uint32(first)
+    inside: NDArray[np.bool_] = beyond <= np.uint32(last - first)
+    return inside
+
+
 def _is_nan(codes: Codes) -> NDArray[np.bool_]:
-    nans: NDArray[np.bool_] = (codes & np.uint32(~_SIGN & _ONES)) > np.uint32(_INFINITY)
-    return nans
+    return _is_in(codes, _MAGNITUDE, _INFINITY + 1, _MAGNITUDE)
 
 
 @functools.lru_cache(maxsize=16)
@@ -229,8 +252,10 @@ def _every_result(function: str, unit: str, fmt: FloatFormat) -> Codes:
     """Return the results of all codes of 16 bits: those of FP32, truncated. A NaN has ones in all bits but the sign."""
     wide, _ = elementwise("convert", [(fmt.codes(), fmt)], FP32, _OPTIONS[False], False)
     results = _new(function, unit, wide)
-    infinite = np.isinf(results.view(np.float32) * np.float32(2.0 ** (FP32.emax - fmt.emax)))
     table, _ = elementwise("convert", [(results, FP32)], fmt, _TRUNCATED, False)
+    infinite = _is_in(results, _MAGNITUDE, fmt.emax + 1 + _BIAS << _TRAILING, _INFINITY)
+    assert fmt.infinity_code is not None
+    table[infinite] &= fmt.code_dtype.type(fmt.sign_mask)
     table[infinite] |= fmt.code_dtype.type(fmt.infinity_code)
     table[_is_nan(results)] = fmt.magnitude_mask
     return table

@@ -7,6 +7,7 @@ are computed in FP32, rounded once, and kept in a table.
 from __future__ import annotations
 
 import functools
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,13 @@ class _Singles:
         return self.values >= other.values
 
 
-@functools.cache
 def _number(value: float) -> _Singles:
-    codes, _ = convert(np.float64([value]).view(np.uint64), FP64, FP32, _NEAREST, False)
+    return _constant(struct.pack("<d", value))  # bits tell the zeros apart
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant(bits: bytes) -> _Singles:
+    codes, _ = convert(np.frombuffer(bits, np.uint64), FP64, FP32, _NEAREST, False)
     codes.flags.writeable = False
     return _Singles(codes)
 
@@ -179,7 +184,9 @@ def cuda_function(name: str, codes: Codes, fmt: FloatFormat, number: float | Non
         return _looked_up(codes, _table(name, fmt, number, "" if number is None else number.hex()))
     if not row.in_fp32 and number != 2:
         known = ", ".join(each.name for each in CUDA_FUNCTIONS.values() if each.in_fp32)
-        raise NotDescribedError(f"{name}: its operations in FP32 are not known, only its results in 16 bits; known in FP32: {known}")
+        raise NotDescribedError(
+            f"{name}: its operations in FP32 are not known, only its results in 16 bits; known in FP32 are {known}"
+        )
     flat = np.ascontiguousarray(codes, np.uint32).reshape(-1)
     out = np.empty(flat.size, np.uint32)
 

@@ -53,8 +53,8 @@ def with_nan_rule(
         raise ValueError(f"nan='ml_dtypes': {source.name} to {fmt.name} is a conversion of NumPy, not of ml_dtypes")
     if rule == "cuda" and (source, fmt) not in _OF_CUDA:
         raise ValueError(
-            f"nan='cuda': {source.name} to {fmt.name} was not recorded; recorded are FP32, FP16 and BF16 to each other, "
-            "E4M3, E5M2, E4M3FNUZ, E5M2FNUZ and E8M0, and E4M3 and E5M2 to FP32 and BF16"
+            f"nan='cuda': {source.name} to {fmt.name} was not recorded; recorded are FP32, FP16 and BF16 to each other "
+            "and to E4M3, E5M2, E4M3FNUZ, E5M2FNUZ and E8M0, and E4M3 and E5M2 to FP32 and BF16"
         )
     if rule == "cuda" and fmt == E8M0:
         return _scales(codes, source, options)
@@ -69,7 +69,8 @@ def with_nan_rule(
 def _signs(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
     """Return the signs of codes as sign bits of another format."""
     signs: Codes = ((codes & source.code_dtype.type(source.sign_mask)) != 0).astype(fmt.code_dtype)
-    return signs << fmt.code_dtype.type(fmt.bits - 1)
+    signs <<= fmt.code_dtype.type(fmt.bits - 1)
+    return signs
 
 
 def _shifted(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
@@ -84,7 +85,7 @@ def _ml_dtypes(codes: Codes, source: FloatFormat, fmt: FloatFormat) -> Codes:
     if (source, fmt) == (BF16, FP32):
         return _shifted(codes, source, fmt)
     canonical = np.full(codes.shape, fmt.canonical_nan, fmt.code_dtype)
-    if not fmt.has_signed_zero or fmt.is_scale or not source.has_signed_zero:
+    if not fmt.has_signed_zero or fmt.is_scale:
         return canonical
     return canonical | _signs(codes, source, fmt)
 
