@@ -6,6 +6,7 @@ from floatsim.operators.activations_backward import (
 )
 from floatsim.operators.attention import attention
 from floatsim.operators.attention_backward import AttentionGradients, attention_backward
+from floatsim.operators.attention_kernels import key_splits
 from floatsim.operators.cells import LSTMState, gru_cell, lstm_cell, rnn_cell
 from floatsim.operators.cells_backward import CellGradients, gru_cell_backward, lstm_cell_backward, rnn_cell_backward
 from floatsim.operators.convolution import avg_pool, conv2d, embedding, max_pool
@@ -30,10 +31,10 @@ __all__ = [
     "OperatorSteps", "RECIPES", "Recipe", "RecipeRow", "RecipeTable", "ResidualGradients", "Sensitivity",
     "SensitivityRow", "as_recipe", "attention", "attention_backward", "avg_pool", "avg_pool_backward", "batch_norm",
     "batch_norm_backward", "conv2d", "conv2d_backward", "cross_entropy", "cross_entropy_backward", "embedding",
-    "embedding_backward", "gelu", "gelu_backward", "gru_cell", "gru_cell_backward", "layer_norm", "layer_norm_backward",
-    "linear", "linear_backward", "log_softmax", "log_softmax_backward", "lstm_cell", "lstm_cell_backward", "max_pool",
-    "max_pool_backward", "mlp", "operator_steps", "recipe_table", "relu", "relu_backward", "residual_add",
-    "residual_add_backward", "rms_norm", "rms_norm_backward", "rnn_cell", "rnn_cell_backward", "sigmoid",
-    "sigmoid_backward", "silu", "silu_backward", "softmax", "softmax_backward", "softplus", "softplus_backward", "tanh",
-    "tanh_backward",
+    "embedding_backward", "gelu", "gelu_backward", "gru_cell", "gru_cell_backward", "key_splits", "layer_norm",
+    "layer_norm_backward", "linear", "linear_backward", "log_softmax", "log_softmax_backward", "lstm_cell",
+    "lstm_cell_backward", "max_pool", "max_pool_backward", "mlp", "operator_steps", "recipe_table", "relu",
+    "relu_backward", "residual_add", "residual_add_backward", "rms_norm", "rms_norm_backward", "rnn_cell",
+    "rnn_cell_backward", "sigmoid", "sigmoid_backward", "silu", "silu_backward", "softmax", "softmax_backward",
+    "softplus", "softplus_backward", "tanh", "tanh_backward",
 ]
