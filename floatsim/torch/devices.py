@@ -37,7 +37,7 @@ from floatsim.torch.table import Entry
 from floatsim.torch.tensors import format_of_dtype, read, tensor_of
 from floatsim.training.optimizers.optimizers import SGD, Adam, AdamW, Optimizer
 
-__all__ = ["DEVICES", "Device", "cast", "entry_on", "optimizers_of"]
+__all__ = ["DEVICES", "Device", "cast", "choices_of", "entry_on"]
 
 _DEVICE = "h200"
 _RECIPE = "pytorch-cuda"
@@ -312,8 +312,8 @@ def _rms_norm_backward(
     size = torch.Size(shape).numel()
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
     g, rows = (_operand(c, each).reshape(-1, size) for each in (gradient, x))
-    by_x, by_weight = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
-    return _wanted((c.rounded(by_x, _format_of(c, x)), by_weight), (x.shape, shape), mask)
+    found = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
+    return _wanted((c.rounded(found.x, _format_of(c, x)), found.weight), (x.shape, shape), mask)
 
 
 def _flat(c: Call, x: Any) -> FloatArray | None:
@@ -552,13 +552,19 @@ def entry_on(device: str, entry: Entry) -> Entry:
 
 
 @contextmanager
-def optimizers_of(device: str) -> Iterator[None]:
-    """Let optimizers run on lists of tensors (foreach) by default, as PyTorch's do on a GPU."""
+def choices_of(device: str, unverified: Callable[..., None]) -> Iterator[None]:
+    """Let optimizers run on lists of tensors (foreach) as on a GPU, and note rms_norm, which a CPU takes apart."""
     module: Any = sys.modules["torch.optim.optimizer"]
-    found = module._get_foreach_kernels_supported_devices
+    found, norm = module._get_foreach_kernels_supported_devices, torch.rms_norm
     if device:
+
+        def noted(x: Any, *args: Any, **kwargs: Any) -> Any:
+            unverified("rms_norm", (tuple(x.shape),), "PyTorch takes it apart on a CPU, where a GPU has one kernel")
+            return norm(x, *args, **kwargs)
+
+        torch.rms_norm = noted
         module._get_foreach_kernels_supported_devices = lambda: [*found(), "cpu"]
     try:
         yield
     finally:
-        module._get_foreach_kernels_supported_devices = found
+        module._get_foreach_kernels_supported_devices, torch.rms_norm = found, norm

@@ -26,7 +26,7 @@ from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, Rehearsal, floats_of, tensors_of
 from floatsim.torch.decisions import Resolved, line, resolve
-from floatsim.torch.devices import cast, entry_on, optimizers_of
+from floatsim.torch.devices import cast, choices_of, entry_on
 from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
@@ -807,7 +807,7 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         stack.callback(mode.storage.stop)
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
-        stack.enter_context(optimizers_of(policy.device))
+        stack.enter_context(choices_of(policy.device, mode.unverified))
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)

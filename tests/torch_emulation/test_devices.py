@@ -163,9 +163,10 @@ def test_recorded_shapes_are_known():
     (lambda x: F.gelu(x.float()), "gelu: its operations in FP32 are not known"),
     (lambda x: x**3, "power: 3 was not recorded"),
     (lambda x: torch.softmax(x, 0), "another axis"),
+    (lambda x: F.rms_norm(x, (8,)), "takes it apart"),
     (lambda x: F.huber_loss(x, x + 1), "the operation was not compared"),
     (lambda x: torch.sum(x, -1, dtype=torch.float32), "converted first"),
-], ids=range(9))  # fmt: skip
+], ids=range(10))  # fmt: skip
 def test_operations_that_were_not_compared(function, why):
     x = normal(8, 8)
     notes = noted(lambda: function(x))
@@ -178,8 +179,28 @@ def test_known_operations():
     assert not noted(lambda: [
         x + y, x * y, x - y, x / y, x / 3, -x, x.abs(), F.relu(x), torch.exp(x), torch.tanh(x), F.gelu(x), F.silu(x),
         x.sum(), x.sum(0), x.mean(-1), torch.softmax(x, -1), F.log_softmax(x, -1), F.layer_norm(x, (16,)),
-        F.rms_norm(x, (16,)), x**2, x.float(),
+        x**2, x.float(),
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, w: F.layer_norm(x, (16,), w), lambda x, w: F.log_softmax(x * w, -1),
+    lambda x, w: torch.softmax(x * w, -1), lambda x, w: torch.tanh(x * w), lambda x, w: F.silu(x * w),
+], ids=range(5))  # fmt: skip
+def test_known_gradients(function):
+    """Nothing is noted, and the gradients are near those of PyTorch in FP32."""
+    found = []
+    for dtype in (torch.bfloat16, torch.float32):
+        x, w = (normal(*shape, seed=n).to(dtype).requires_grad_() for n, shape in enumerate([(8, 16), (16,)]))
+        if dtype == torch.float32:
+            function(x, w).backward(normal(8, 16, seed=2).float())
+        else:
+            with ft.emulate("h200", count=0, strict=True) as run:
+                function(x, w).backward(normal(8, 16, seed=2))
+            assert not run.unverified
+        found.append([x.grad.float().numpy(), w.grad.float().numpy()])
+    for emulated, exact in zip(*found, strict=True):
+        np.testing.assert_allclose(emulated, exact, atol=0.05, rtol=0.05)
 
 
 # -- other rules -------------------------------------------------------------------------------------------------------
