@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,12 @@ OPERATIONS = {
     "bmm64": ("torch.bmm", 64), "baddbmm": ("torch.baddbmm", 4),
 }  # fmt: skip
 """Recorded calls of cap2.py: the function and the number of matrices of a batch, 0 for none."""
+RUNS: dict[str, tuple[int, list[tuple[int, int]]]] = {
+    "mlp": (32, [(64, 128), (128, 10)]), "relu": (64, [(128, 256), (256, 256), (256, 32)]),
+    "deep": (128, [(96, 256), (256, 256), (256, 64)]), "odd": (33, [(50, 100), (100, 7)]),
+    "norm3": (96, [(64, 64), (64, 16)]),
+}  # fmt: skip
+"""The networks of cap4.py's training runs: the rows of a batch, and the inputs and outputs of the linear layers."""
 
 
 class Seen(NamedTuple):
@@ -43,6 +50,39 @@ class Seen(NamedTuple):
     layout: str
     shape: tuple[int, ...]
     kernels: list[Any]
+
+
+def _calls(kernels: list[Any]) -> list[list[Any]]:
+    """Return the kernels of each product of a step: those that multiply, with the kernels that belong to them."""
+    calls: list[list[Any]] = []
+    before: list[Any] = []
+    for name, grid, *_ in kernels:
+        if re.search("Memset|scal_kernel", name):
+            before.append([name, grid])
+        elif re.search("splitKreduce|cublasLt::epilogue", name):
+            calls[-1].append([name, grid])
+        elif re.search("nvjet|cutlass|gemm|gemv", name):
+            calls.append([*before, [name, grid]])
+            before = []
+    return calls
+
+
+def _layers(
+    fmt: str, rows: int, layers: list[tuple[int, int]], kernels: list[Any], by_input: bool
+) -> Iterator[Seen]:  # fmt: skip
+    """Yield the products of linear layers: forward, then backward from the last layer, dx before dw.
+
+    `by_input`: whether the gradient by the input of the first layer was computed.
+    """
+    dtype, settings = DTYPES[fmt], ("allow_tf32",) * (fmt == "tf32")
+    products = [("torch.nn.functional.linear", "nt", (rows, n, k)) for k, n in layers]
+    for place, (k, n) in reversed(list(enumerate(layers))):
+        products += [("torch.matmul", "nn", (rows, k, n))] * (by_input or place > 0)
+        products.append(("torch.matmul", "tn", (n, k, rows)))
+    calls = _calls(kernels)
+    if len(calls) == len(products):  # fewer where the profiler lost a kernel
+        for (function, layout, shape), call in zip(products, calls, strict=True):
+            yield Seen(function, TORCH, dtype, dtype, settings, layout, shape, call)
 
 
 def _seen(folder: Path) -> Iterator[Seen]:
@@ -75,6 +115,15 @@ def _seen(folder: Path) -> Iterator[Seen]:
             dtype = DTYPES[fmt]
             whole = ((batch,) if batch else ()) + sizes(shape)
             yield Seen(function, TORCH, dtype, dtype, settings, layout, whole, kernels)
+    for key, note in notes("training/linears").items():
+        if isinstance(note, dict):
+            fmt, shape = key.split("|")
+            rows, outputs, inputs = sizes(shape)
+            yield from _layers(fmt, rows, [(inputs, outputs)], note["kernels"], True)
+    for key, kernels in notes("training/train")["kernels"].items():
+        name, fmt, *_ = key.split("|")
+        if name in RUNS:
+            yield from _layers(fmt, *RUNS[name], kernels, False)
     for key, kernels in notes("kernels/fp16acc")["kernels"].items():
         yield Seen("torch.matmul", TORCH, "float16", "float16", ("allow_fp16_accumulation",), "nn", sizes(key), kernels)
     for key, kernels in notes("kernels/cupy_mm")["kernels"].items():

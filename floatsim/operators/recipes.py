@@ -286,11 +286,17 @@ _NAMED = (
             "cross_entropy": {"result": SAME},
             "cross_entropy_backward": {"result": SAME, "target_gradient": SAME},
             "softmax_backward": {"product": SAME},
+            "gelu": {"input": FP32},
+            "gelu_backward": {"gradient": FP32, "input": FP32},
+            "silu_backward": {"gradient": FP32, "input": FP32},
         },
         accumulations={
             "softmax": {"sum": LibrarySum("torch.softmax", "h200")},
             "log_softmax": {"sum": LibrarySum("torch.log_softmax", "h200")},
-            "cross_entropy": {"sum": LibrarySum("torch.log_softmax", "h200"), "total": "threads(same, 32, same)"},
+            "cross_entropy": {
+                "sum": LibrarySum("torch.log_softmax", "h200"),
+                "total": "threads(same, 32, pairwise(same, tree=halving))",
+            },
             "layer_norm": {"square_sum": LibrarySum("torch.native_layer_norm", "h200")},
             "rms_norm": {"square_sum": LibrarySum("torch.rms_norm", "h200")},
             "softmax_backward": {"sum": LibrarySum("torch._softmax_backward_data", "h200")},

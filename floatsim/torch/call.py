@@ -45,6 +45,9 @@ class Host(Protocol):
     def step(self) -> int:
         """The number of the training step."""
 
+    def unverified(self, operation: str, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
+        """Note that an operation is not known to have the bits of the policy's device."""
+
 
 def number(value: float, fmt: FloatFormat) -> FloatArray:
     """Return a Python number, rounded to a format with ties to even.
@@ -76,6 +79,8 @@ class Call:
         Whether tensors without dimensions are beside others, so that they are numbers.
     tags : dict
         The tags of the arguments by the identity of the tensor, where they are known already.
+    subject : tuple
+        The name of the operation and the shapes of its tensors.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Call:
     ) -> None:  # fmt: skip
         self.host, self.formats, self.module, self.backward, self.weak = host, formats, module, backward, weak
         self.tags = tags or {}
+        self.subject: tuple[str, tuple[tuple[int, ...], ...]] = ("", ())
 
     # -- operands ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +158,10 @@ class Call:
     def scaler(self) -> Any:
         """Return the state of the scaling method of the policy, which a product changes."""
         return self.host.scaler(self.formats.scaling)
+
+    def unverified(self, why: str) -> None:
+        """Note that the result is not known to have the bits of the policy's device."""
+        self.host.unverified(*self.subject, why)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -273,6 +283,9 @@ class Rehearsal(Call):
 
     def update(self, x: torch.Tensor, value: FloatArray) -> None:
         """Leave the operand as it is."""
+
+    def unverified(self, why: str) -> None:
+        """Note nothing: the call before it has."""
 
     def scaler(self) -> Any:
         """Return a new state of the scaling method."""

@@ -26,17 +26,19 @@ from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.call import Call, Rehearsal, floats_of, tensors_of
 from floatsim.torch.decisions import Resolved, line, resolve
+from floatsim.torch.devices import cast, choices_of, entry_on
 from floatsim.torch.elementwise import ELEMENTWISE
 from floatsim.torch.exported import followed
 from floatsim.torch.grad_scaler import LossScaler, scaler_patches
 from floatsim.torch.modules import Modules, parameter_names, paths
-from floatsim.torch.run import EVENTS, Run, Site
+from floatsim.torch.run import EVENTS, Run, Site, Unverified
 from floatsim.torch.scaling import start_scaling
 from floatsim.torch.storage import OPTIMIZER, Storage
 from floatsim.torch.table import Entry, check_rules, entry_of
 from floatsim.torch.tensors import Tag, check_dense, format_of_dtype, is_float, read, tag_of, tensor_of, write_tag
 from floatsim.torch.threads import threads_warn
 from floatsim.torch.unrounded import FACTORIES
+from floatsim.training.policies.conversions import with_cuda_nan
 from floatsim.training.policies.named import POLICIES, PolicyLike, as_policy
 from floatsim.training.policies.policy import Decision, Policy, widest
 
@@ -63,6 +65,12 @@ _COMPILES = (
     "floatsim: ft.emulate compiles kernels for the operations and formats of this model, which can take a minute. "
     "Later runs read them from disk. FLOATSIM_PROGRESS=0 turns this line off."
 )
+
+_CASTS = ("_to_copy", "copy_")
+"""Operations that convert tensors to other dtypes."""
+
+_ON_DEVICE = (torch.float32, torch.float16, torch.bfloat16)
+"""The dtypes that were compared with a device."""
 
 _FIRST_GRADIENT = ("torch::autograd::AccumulateGrad",)
 """The names of nodes that add to the gradient of a weight."""
@@ -121,6 +129,13 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             scaler.finish_step()
         self.modules.finish_step()
         self.run.step += 1
+
+    def unverified(self, operation: str, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
+        """Note that an operation is not known to have the bits of the policy's device. A strict run refuses it."""
+        found = Unverified(operation, shapes, why)
+        if self.strict:
+            raise NotImplementedError(f"{found}; strict=True refuses what was not compared with the device")
+        self.run.unverified[found] += 1
 
     # -- leaving, saving and resuming ----------------------------------------------------------------------------------
 
@@ -210,9 +225,11 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                     f"{func.name()} takes functions, which ft.emulate cannot follow; call the operations themselves, "
                     "such as torch.nn.functional.scaled_dot_product_attention, or use run.pause()"
                 )
-            entry = self._entries[func] = entry_of(func)
+            entry = self._entries[func] = entry_on(self.policy.device, entry_of(func))
         if entry.kind == "view":
             return func(*args, **(kwargs or {}))
+        if not entry.compared and entry.kind not in ("handler", "each"):
+            self.unverified(entry.name, _shapes(tensors_of(args)[0]), "the operation was not compared with the device")
         return self._kinds[entry.kind](entry, func, args, kwargs or {})
 
     def _unrounded(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
@@ -221,6 +238,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         New tensors of constants in a step of an optimizer are moments.
         """
         result = func(*args, **kwargs)
+        if self.policy.device and entry.name in _CASTS:
+            self._cast(entry, args, result)
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
@@ -235,6 +254,12 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                 for x in made:
                     write_tag(x, Tag(self, self._format_kept(x.dtype, operands), role))
         return result
+
+    def _cast(self, entry: Entry, args: Any, result: Any) -> None:
+        """Convert a tensor to another dtype as the device."""
+        source = next((x for x in args[entry.name == "copy_" :] if is_float(x)), None)
+        if source is not None and is_float(result) and source.dtype != result.dtype:
+            cast(source.expand(result.shape) if source.shape != result.shape else source, result)
 
     def _format_kept(self, dtype: torch.dtype, operands: list[torch.Tensor]) -> FloatFormat:
         """Return the format of elements of the operands in a tensor of this dtype.
@@ -282,7 +307,9 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             with self._dropped_draws():
                 entry.run(Rehearsal(self, formats, "", False), self._stored_nowhere, *args, **kwargs)
         with self._recorded() as log:
-            entry.run(Call(self, formats, "", False), store, *args, **kwargs)
+            call = Call(self, formats, "", False)
+            call.subject = entry.name, _shapes(tensors)
+            entry.run(call, store, *args, **kwargs)
         self._count(Site(OPTIMIZER, entry.name, False, formats.source, True), stored, log, lost)
 
     def _written_out(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
@@ -381,7 +408,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._check(entry, tensors)
         out, given = None, (args, kwargs)
         if kwargs:
-            args, kwargs = self._converted(args, kwargs)
+            args, kwargs = self._converted(entry, args, kwargs)
             if entry.target == "out":
                 out, kwargs = kwargs["out"], {key: each for key, each in kwargs.items() if key != "out"}
             tensors = floats_of([*args, *kwargs.values()])
@@ -407,6 +434,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             )
             resolved = self._resolved(self._outer or operation, module, backward, formats)
         call = Call(self, resolved, module, backward, weak, dict(zip(map(id, tensors), tags, strict=True)))
+        if self.policy.device:
+            call.subject = entry.name, _shapes(tensors)
+            if any(x.dtype not in _ON_DEVICE for x in tensors):
+                call.unverified("another dtype than float32, float16 and bfloat16")
         reference = _reference(entry, func, args, kwargs, out) if self._counts and not update else None
         with self._recorded() as log, self._rounding():
             assert entry.run is not None
@@ -498,13 +529,15 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self._count(site, [result], log, self._lost(site, [result], tensors))
         return result
 
-    def _converted(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _converted(self, entry: Entry, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments of a reduction with `dtype=`, which converts its operand first, as in PyTorch."""
         dtype = kwargs.get("dtype")
         if dtype is None or not args or not is_float(args[0]) or not dtype.is_floating_point:
             return args, kwargs
         given = args[0]
         if given.dtype != dtype:
+            if self.policy.device:
+                self.unverified(entry.name, _shapes([given]), f"with dtype={dtype}, its operand is converted first")
             tag = tag_of(given, self)
             given = given.to(dtype)
             write_tag(given, Tag(self, format_of_dtype(dtype), "" if tag is None else tag.role))
@@ -546,7 +579,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         tag, own = tag_of(x, self), format_of_dtype(x.dtype)
         fmt = own if tag is None else tag.format
         if value.format == fmt:
-            return tensor_of(value, x.dtype)
+            return tensor_of(with_cuda_nan(value) if self.policy.device else value, x.dtype)
         nearest, mode = Rounding.TIES_TO_EVEN, self.policy.weight_rounding
         drawn: dict[str, Any] = {}
         if tag is not None and tag.role == "weight" and not (mode is nearest is get_context().rounding):
@@ -557,7 +590,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             value = quantize(value, fmt)  # one step instead of a conversion there and back
         else:
             value = convert(value, fmt, **drawn)
-        return tensor_of(value, x.dtype)
+        return tensor_of(with_cuda_nan(value) if self.policy.device else value, x.dtype)
 
     def _made(
         self, entry: Entry, result: Any, tensors: list[torch.Tensor], target: Any, args: Any, kwargs: Any,
@@ -582,7 +615,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
                 f"the policy gives {x.format.name}, and the model computes in {dtype}: a format of the policy must be "
                 "a subset of the model's dtype; use model.float(), or another policy"
             )
-        tensor = tensor_of(x, dtype)
+        tensor = tensor_of(with_cuda_nan(x) if self.policy.device else x, dtype)
         write_tag(tensor, Tag(self, x.format, role))
         return tensor
 
@@ -629,6 +662,10 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             kept = torch.isfinite(found) & torch.isfinite(wanted)
             row.error += float((found - wanted)[kept].square().sum())
             row.reference += float(wanted[kept].square().sum())
+
+
+def _shapes(tensors: list[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(x.shape) for x in tensors)
 
 
 def _text(scaling: Any) -> str:
@@ -770,6 +807,7 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         stack.callback(mode.storage.stop)
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
+        stack.enter_context(choices_of(policy.device, mode.unverified))
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)

@@ -23,7 +23,7 @@ from floatsim.torch.call import Call, Handler
 from floatsim.torch.products import zeros
 from floatsim.torch.tensors import format_of_dtype, tensor_of
 
-__all__ = ["NORMALIZATIONS"]
+__all__ = ["NORMALIZATIONS", "eps_of", "norm_of_rows"]
 
 
 # -- softmax -----------------------------------------------------------------------------------------------------------
@@ -88,25 +88,53 @@ def _statistics(
     return mean, root
 
 
-def _eps(root: Any) -> float:
-    """Return the eps of the forward pass of a norm, 1e-5 if that was not emulated."""
+def eps_of(root: Any) -> float:
+    """Return the eps of the forward pass of a norm, 1e-5 if that was not emulated.
+
+    >>> import torch
+    >>> eps_of(torch.ones(1))
+    1e-05
+    """
     found: float = getattr(root.untyped_storage(), "_floatsim_eps", 1e-5)
     return found
 
 
 def _layer_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[FloatArray, ...]:
-    size = math.prod(shape)
-    rows = c.array(x).reshape(-1, size)
-    output = c.operator(layer_norm, rows, _parameter(c, weight), _parameter(c, bias), eps=eps)
+    return norm_of_rows(c, layer_norm, x, shape, (weight, bias), eps)
+
+
+def norm_of_rows(
+    c: Call, function: Any, x: Any, shape: Sequence[int], parameters: Sequence[Any], eps: float, recipe: Any = None
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Return layer_norm or rms_norm of the last axes, and the means and roots that PyTorch keeps for the gradient.
+
+    Parameters
+    ----------
+    c : Call
+    function : callable
+        The operator: `fs.operators.layer_norm` or `rms_norm`.
+    x : torch.Tensor
+    shape : sequence of int
+        The last axes, which are normalized.
+    parameters : sequence of torch.Tensor or None
+        The weight, and the bias of layer_norm.
+    eps : float
+    recipe : Recipe or str, optional
+        The recipe of the operator. Default: that of the call.
+    """
+    rows = (c.array(x) if recipe is None else c.operand(x)).reshape(-1, math.prod(shape))
+    chosen = c.formats.recipe if recipe is None else recipe
+    output = function(rows, *(_parameter(c, each) for each in parameters), eps=eps, recipe=chosen)
     leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
-    return (output.reshape(*x.shape), *_statistics(c, rows, leading, _promoted(x, weight), eps))
+    dtype = _promoted(x, parameters[0]) if function is layer_norm else torch.promote_types(x.dtype, torch.float32)
+    return (output.reshape(*x.shape), *_statistics(c, rows, leading, dtype, eps))
 
 
 def _layer_norm_backward(
     c: Call, gradient: Any, x: Any, shape: Sequence[int], mean: Any, root: Any, weight: Any, bias: Any,
     mask: Sequence[bool],
 ) -> tuple[FloatArray | None, ...]:  # fmt: skip
-    eps = _eps(root)
+    eps = eps_of(root)
     size = math.prod(shape)
     rows = _flat(c, gradient, size), _flat(c, x, size)
     found = c.operator(layer_norm_backward, *rows, _parameter(c, weight), eps=eps, formats=_inner(c))
@@ -129,13 +157,8 @@ def _gradients(c: Call, found: Sequence[Any], mask: Sequence[bool]) -> tuple[Flo
 
 
 def _rms_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, eps: float | None) -> tuple[FloatArray, FloatArray]:
-    size = math.prod(shape)
-    rows = c.array(x).reshape(-1, size)
-    least = 2.0**-23 if eps is None else eps
-    output = c.operator(rms_norm, rows, _parameter(c, weight), eps=least)
-    leading = (*x.shape[: x.ndim - len(shape)], *[1] * len(shape))
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    return output.reshape(*x.shape), _statistics(c, rows, leading, dtype, least)[1]
+    output, _, root = norm_of_rows(c, rms_norm, x, shape, (weight,), 2.0**-23 if eps is None else eps)
+    return output, root
 
 
 def _rms_norm_backward(
@@ -143,7 +166,7 @@ def _rms_norm_backward(
 ) -> tuple[FloatArray | None, ...]:
     size = math.prod(shape)
     rows = _flat(c, gradient, size), _flat(c, x, size)
-    found = c.operator(rms_norm_backward, *rows, _parameter(c, weight), eps=_eps(root), formats=_inner(c))
+    found = c.operator(rms_norm_backward, *rows, _parameter(c, weight), eps=eps_of(root), formats=_inner(c))
     by_weight = None if weight is None else found.weight.reshape(*shape)
     return _gradients(c, (found.x.reshape(*x.shape), by_weight), mask)
 
@@ -214,7 +237,7 @@ def _group_norm_backward(
     c: Call, gradient: Any, x: Any, mean: Any, root: Any, weight: Any, n: int, channels: int, size: int, groups: int,
     mask: Sequence[bool],
 ) -> tuple[FloatArray | None, ...]:  # fmt: skip
-    eps = _eps(root)
+    eps = eps_of(root)
     g, rows = c.gradient(gradient).reshape(n, channels, -1), c.array(x).reshape(n * groups, -1)
     weighted = g if weight is None else c.value(multiply, g, c.operand(weight).reshape(-1, 1))
     kept = {"gradient": c.formats.inside, **_inner(c)}

@@ -16,11 +16,16 @@ from floatsim.operators.computation import count
 from floatsim.torch.call import Call, Handler
 from floatsim.training.policies.operations import operation_of
 
-__all__ = ["REDUCTIONS"]
+__all__ = ["REDUCTIONS", "reduced_axes"]
 
 
-def _axes(x: Any, dim: Any) -> tuple[int, ...]:
-    """Return the axes of a reduction; all without one."""
+def reduced_axes(x: Any, dim: Any) -> tuple[int, ...]:
+    """Return the axes of a reduction; all without one.
+
+    >>> import torch
+    >>> reduced_axes(torch.ones(2, 3), -1), reduced_axes(torch.ones(2, 3), None)
+    ((1,), (0, 1))
+    """
     if dim is None or (isinstance(dim, list | tuple) and not len(dim)):
         return tuple(range(x.ndim))
     dims = [dim] if isinstance(dim, int) else dim
@@ -36,14 +41,14 @@ def _total(c: Call, terms: FloatArray, axes: tuple[int, ...], keepdim: bool) -> 
 def _sum(c: Call, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> FloatArray:
     """Return the sum. In the backward pass of a matrix product it is the gradient of the bias."""
     terms = c.gradient(x) if c.backward else c.operand(x)
-    total = _total(c, terms, _axes(x, dim), keepdim)
+    total = _total(c, terms, reduced_axes(x, dim), keepdim)
     of_bias = c.backward and operation_of(c.formats.operation).product
     return (c.weight_result if of_bias else c.result)(total)
 
 
 def _mean(c: Call, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> FloatArray:
     """Return the sum divided by the exact number of terms."""
-    axes = _axes(x, dim)
+    axes = reduced_axes(x, dim)
     n = math.prod(x.shape[axis] for axis in axes)
     return c.result(c.value(divide, _total(c, c.operand(x), axes, keepdim), count(n)))
 
@@ -63,18 +68,18 @@ def _without(c: Call, x: FloatArray, axes: tuple[int, ...], keepdim: bool) -> Fl
 
 
 def _var(c: Call, x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> FloatArray:
-    axes = _axes(x, dim)
+    axes = reduced_axes(x, dim)
     return _without(c, _squares(c, x, axes, 1 if correction is None else correction)[0], axes, keepdim)
 
 
 def _std(c: Call, x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> FloatArray:
-    axes = _axes(x, dim)
+    axes = reduced_axes(x, dim)
     variance, _ = _squares(c, x, axes, 1 if correction is None else correction)
     return _without(c, c.value(sqrt, variance), axes, keepdim)
 
 
 def _var_mean(c: Call, x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    axes = _axes(x, dim)
+    axes = reduced_axes(x, dim)
     found = _squares(c, x, axes, 1 if correction is None else correction)
     return tuple(_without(c, each, axes, keepdim) for each in found)
 
@@ -84,13 +89,13 @@ def _vector_norm(c: Call, x: Any, ord: float = 2, dim: Any = None, keepdim: bool
     if ord != 2:
         return NotImplemented
     operand = c.operand(x)
-    total = _total(c, c.value(multiply, operand, operand), _axes(x, dim), keepdim)
+    total = _total(c, c.value(multiply, operand, operand), reduced_axes(x, dim), keepdim)
     return c.result(c.value(sqrt, total))
 
 
 def _logsumexp(c: Call, x: Any, dim: Any, keepdim: bool = False) -> FloatArray:
     """Return max + log(sum(exp(x - max)))."""
-    axes, operand = _axes(x, dim), c.operand(x)
+    axes, operand = reduced_axes(x, dim), c.operand(x)
     largest = FloatArray(_largest(operand, axes), operand.format)
     powers = c.value(exp, c.value(subtract, operand, largest))
     found = c.value(add, c.value(log, _total(c, powers, axes, True)), largest)

@@ -14,10 +14,32 @@ from floatsim.formats._validation import name_hint
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EVENTS", "Event", "Report", "Row", "Run", "Site"]
+__all__ = ["EVENTS", "Event", "Report", "Row", "Run", "Site", "Unverified"]
 
 EVENTS = ("overflow", "clipped", "flushed", "absorbed")
 """The events that a run counts."""
+
+
+class Unverified(NamedTuple):
+    """An operation that is not known to have the bits of the policy's device.
+
+    Attributes
+    ----------
+    operation : str
+        The ATen operation.
+    shapes : tuple of tuples of int
+        The shapes of its tensors.
+    why : str
+        What was not compared with the device.
+    """
+
+    operation: str
+    shapes: tuple[tuple[int, ...], ...]
+    why: str
+
+    def __str__(self) -> str:
+        shapes = ", ".join("x".join(map(str, shape)) or "number" for shape in self.shapes)
+        return f"{self.operation} ({shapes}): {self.why}"
 
 
 class Site(NamedTuple):
@@ -262,6 +284,9 @@ class Run:
         The operations that ran natively, with their calls. Their results were rounded to the policy's format.
     operations : Counter of str
         The operations that were emulated, with their calls.
+    unverified : Counter of Unverified
+        Under a policy with a `device`, the operations that are not known to have the bits of the device, with their
+        calls. Empty: every operation was compared with recordings of the device.
     scaler : torch.amp.GradScaler
         The loss scaler of the policy. It scales by 1 if the policy has no loss scaling.
     """
@@ -269,6 +294,7 @@ class Run:
     step: int = 0
     uncovered: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    unverified: Counter[Unverified] = field(default_factory=Counter)
     scaler: Any = None
     _rows: dict[Site, Row] = field(default_factory=dict, repr=False)
     _first: dict[str, Event] = field(default_factory=dict, repr=False)

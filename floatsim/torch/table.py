@@ -54,6 +54,8 @@ class Entry:
         Whether it belongs to a backward pass by its name.
     target : str
         Where the result is stored: "" (a new tensor), "first" (the first argument, in place), or "out".
+    compared : bool
+        Whether the operation was compared with the device of a policy that has one.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Entry:
     run: Callable[..., Any] | None = None
     backward: bool = False
     target: str = ""
+    compared: bool = True
 
 
 def base_name(name: str) -> str:

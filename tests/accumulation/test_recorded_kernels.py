@@ -113,7 +113,7 @@ def test_the_table():
 
 @pytest.mark.full
 def test_most_recorded_calls_are_described():
-    """Of 4,030 recorded calls, at least 3,965; each other one is refused with its reason."""
+    """Of 4,192 recorded calls, at least 3,965; each other one is refused with its reason."""
     from floatsim.accumulation.recorded_kernels import _table
 
     described, refused = 0, []
@@ -125,7 +125,7 @@ def test_most_recorded_calls_are_described():
             except fs.NotDescribedError as error:
                 refused.append(str(error))
     assert described >= 3965, described
-    reasons = "is not known|fixed but not known|no rule knows it|gemmSN_TN|serial split of K"
+    reasons = "is not known|fixed but not known|no rule knows it|gemmSN_TN|serial split of K|does not fit a result"
     assert all(re.search(reasons, reason) for reason in refused), refused
 
 

@@ -156,6 +156,11 @@ class Execution:
 
     def __init__(self, policy: PolicyLike, *, tracing: bool = False) -> None:
         self.policy, self.tracing = as_policy(policy), tracing
+        if self.policy.device:
+            raise ValueError(
+                f"policy {self.policy.name!r} computes as the kernels of a GPU ({self.policy.device}), for models of "
+                "PyTorch: ft.emulate; these networks take policies without a device"
+            )
         self.step, self.trace, self.bad = 0, list[TraceRow](), None
         self.watch: Callable[[str, FloatArray], None] | None = None
         self.stream = RandomStream(self.policy.seed)

@@ -92,4 +92,8 @@ def with_cuda_nan(x: FloatArray) -> FloatArray:
     '0x7fff'
     """
     codes, fmt = x.codes, x.format
-    return FloatArray(np.where(np.isnan(x.values), fmt.code_dtype.type(fmt.sign_mask - 1), codes), fmt)
+    if fmt.infinity_code is None:
+        marked = np.isnan(x.values)
+    else:
+        marked = (codes & fmt.code_dtype.type(fmt.sign_mask - 1)) > fmt.infinity_code
+    return FloatArray(np.where(marked, fmt.code_dtype.type(fmt.sign_mask - 1), codes), fmt) if marked.any() else x

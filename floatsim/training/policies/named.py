@@ -65,6 +65,8 @@ _AUTOCAST_SOURCE = (
     "Operations in no list run in the format of their operands. Products add in FP32"
 )
 _LISTS = "The lists were read in the source. The order of sums inside a GPU is not modelled: sums are in order."
+_H200 = "PyTorch 2.11.0 with CUDA 13.0 on an NVIDIA H200"
+_RECORDED = "Training runs of an H200. run.unverified lists the operations that were not compared with it."
 _APEX_SOURCE = "NVIDIA apex, apex.amp, optimization level"
 _IN_HALF: dict[str, Any] = {
     "default": Op("fp16", inside="fp32"),
@@ -110,6 +112,14 @@ _NAMED = (
     Policy(_PROMOTED, accumulate="fp32", name="native",
            source="The formats of the tensors as they are given, FP32 inside and in sums, as PyTorch without autocast",
            evidence="By definition."),
+    Policy(_PROMOTED, accumulate="fp32", name="h200", device="h200", source=f"{_H200} without autocast, for ft.emulate",
+           evidence=_RECORDED),
+    *(
+        Policy(_PROMOTED, accumulate="fp32", name=f"h200-autocast-{fmt}", device="h200", evidence=_RECORDED,
+               source=f"{_H200} with autocast, for ft.emulate. {_AUTOCAST_SOURCE}",
+               rules=_lists(_AUTOCAST_HALF, _AUTOCAST_FLOAT32, _AUTOCAST_WIDEST, fmt), loss_scale=scale)
+        for fmt, scale in (("fp16", "dynamic"), ("bf16", 1.0))
+    ),
     *(
         Policy(_PROMOTED, accumulate="fp32", name=f"autocast-{fmt}", source=_AUTOCAST_SOURCE, evidence=_LISTS,
                rules=_lists(_AUTOCAST_HALF, _AUTOCAST_FLOAT32, _AUTOCAST_WIDEST, fmt), loss_scale=scale)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
+from floatsim.accumulation.gpu_libraries import known_device
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
@@ -176,6 +177,9 @@ class Policy:
         The loss scaling that belongs to the policy: a number, or "dynamic".
     seed : int
         The seed of all random draws.
+    device : str
+        The GPU whose kernels carry out the operations, for `ft.emulate`: "h200". Their orders of sums, functions and
+        casts replace `accumulate`. Default: none.
     name, source, evidence : str
         The name for tables; where the policy comes from; how it was verified.
 
@@ -215,6 +219,7 @@ class Policy:
     update: str = "line"
     loss_scale: float | str = 1.0
     seed: int = 0
+    device: str = ""
     name: str = ""
     source: str = ""
     evidence: str = ""
@@ -235,6 +240,7 @@ class Policy:
             weight_rounding=as_member(Rounding, self.weight_rounding, "weight_rounding"),
             loss_scale=_loss_scale(self.loss_scale),
             seed=as_index(self.seed, "seed", 0, (1 << 64) - 1),
+            device=self.device and known_device(self.device),
         )
         if self.update not in ROUNDINGS:
             raise ValueError(f"update={self.update!r} is not known; {name_hint(self.update, ROUNDINGS)}")
