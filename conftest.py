@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent
 
 # The examples in the docstrings of floatsim.torch need the extra `torch`.
 collect_ignore_glob = (
-    [] if importlib.util.find_spec("torch") else ["floatsim/torch/*.py", "tests/torch_emulation/by_hand.py"]
+    [] if importlib.util.find_spec("torch") else ["floatsim/torch/*.py", "tests/torch_emulation/[!t]*.py"]
 )
 
 # Modules whose examples compile the kernels of many descriptions. `make test` leaves them to `make test-full`. A
