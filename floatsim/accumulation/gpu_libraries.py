@@ -582,7 +582,7 @@ def known_device(device: str) -> str:
     >>> known_device("NVIDIA H200")
     'h200'
     """
-    name = device.lower().removeprefix("nvidia ")
+    name = device.strip().lower().removeprefix("nvidia ")
     if name not in DEVICES:
         raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
     return name

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked
+from floatsim.accumulation.gpu_libraries import known_device
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
 from floatsim.accumulation.sklansky import Sklansky
@@ -300,9 +301,7 @@ def reduction_sum(
 ) -> Regions:  # fmt: skip
     """Return the regions of a reduction of an array (rows, columns) or (n,): see `library_sum`."""
     row = _BY_NAME[function]
-    name = device.strip().lower()
-    if name not in MULTIPROCESSORS:
-        raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(MULTIPROCESSORS)}")
+    name = known_device(device)
     if version is not None and version.partition("+")[0] not in VERSIONS:
         raise NotDescribedError(
             f"version={version!r} of {function} on {name} is not described; described: {', '.join(VERSIONS)}"

@@ -10,8 +10,7 @@ import numpy as np
 
 from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked, Strided
-from floatsim.accumulation.leaves import Pairwise
-from floatsim.accumulation.leaves import Sequential as _Sequential
+from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.partition import is_dealt, partition, positions
 from floatsim.accumulation.threads import Threads
 from floatsim.accumulation.trees import Program, program
@@ -77,8 +76,8 @@ def _pair(left: _Tree, right: _Tree) -> _Tree:
 def _joined(outer: Accumulation, items: Sequence[_Tree]) -> _Tree:
     """Return the tree of a description over trees, or NotImplemented."""
     n = len(items)
-    if isinstance(outer, _Sequential | Pairwise):
-        order, merges = (np.arange(n), np.minimum(np.arange(n), 1)) if isinstance(outer, _Sequential) else program(
+    if isinstance(outer, Sequential | Pairwise):
+        order, merges = (np.arange(n), np.minimum(np.arange(n), 1)) if isinstance(outer, Sequential) else program(
             outer.tree, n
         )  # fmt: skip
         stack: list[_Tree] = []

@@ -23,7 +23,7 @@ NAN, INFINITY, MINUS_ZERO = math.nan, math.inf, -0.0
 EVEN, AWAY, ZERO, POSITIVE, NEGATIVE, ODD = range(6)
 MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
 UNIT_NAN = float("nan")
-"""The NaN of a matrix unit, whose bits are all set except the sign. It is told from others by its identity."""
+"""The NaN of a matrix unit: all bits but the sign are set. The oracle compares it with `is`, as NaNs are not equal."""
 SCALAR_BITS = 60
 """alpha and beta are multiples of 2**-60; the grid has so many more bits where they are used."""
 
