@@ -147,13 +147,13 @@ def memory_of(emulated: bool, width: int) -> int:
     """Return the peak of this process in two steps, in bytes, above what it has before. Linux only."""
 
     def status(name: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
     with emulation("ties_to_even") if emulated else contextlib.nullcontext():
         step_of(8)()  # loads the kernels
         before = status("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # resets the peak
         step = step_of(width)
         step()
         step()

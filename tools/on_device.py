@@ -182,7 +182,11 @@ class Result:
 
 def last_line(path: Path) -> str:
     """Return the last line of a log that is not empty."""
-    lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()] if path.is_file() else []
+    lines = (
+        [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        if path.is_file()
+        else []
+    )
     return lines[-1][:400] if lines else ""
 
 
@@ -328,7 +332,7 @@ def tell(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open to the end)
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (it stays open to the end)
 
 
 def store(out: Path, folder: Path, results: list[Result], seconds: float) -> tuple[str, bool]:

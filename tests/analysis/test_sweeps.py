@@ -129,8 +129,8 @@ def test_a_result_without_json_form_is_an_error(tmp_path):
     ({"result": [1]}, {}, ValueError, "function returns result"),
 ])  # fmt: skip
 def test_bad_input(empty_folder, grid, options, error, text):
-    Path("other.jsonl").write_text('{"function": "m.other"}\n')
-    Path("junk.jsonl").write_text("junk\n")
+    Path("other.jsonl").write_text('{"function": "m.other"}\n', encoding="utf-8")
+    Path("junk.jsonl").write_text("junk\n", encoding="utf-8")
     function = (lambda result: result) if "result" in grid else fails_at_two
     with pytest.raises(error, match=text):
         fs.sweep(function, grid, **{"executor": Here(), **options})
@@ -178,7 +178,7 @@ if __name__ == "__main__":
 def alive(pid):
     """Whether a process runs. A zombie, whose parent has not read its exit code, does not."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
         return False
     return state != "Z"
@@ -188,7 +188,7 @@ def alive(pid):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the states of processes from /proc")
 def test_a_kill_loses_nothing(empty_folder):
     """The process is killed in the middle. Its workers end, and a second run calls only the unfinished items."""
-    Path("script.py").write_text(SCRIPT)
+    Path("script.py").write_text(SCRIPT, encoding="utf-8")
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "kernels")])}
     file = Path("rows.jsonl")
     killed = subprocess.Popen([sys.executable, "script.py"], env=env)

@@ -27,7 +27,7 @@ def read(path: Path = STORED) -> dict[str, list[str]]:
     """Return the stored digests by case, none if there is no file."""
     if not path.exists():
         return {}
-    groups = json.loads(path.read_text())
+    groups = json.loads(path.read_text(encoding="utf-8"))
     return {f"{group}/{name}": text.split("|") for group, cases in groups.items() for name, text in cases.items()}
 
 
@@ -37,7 +37,7 @@ def write(path: Path, digests: dict[str, list[str]]) -> None:
     for name in sorted(digests):
         group, rest = name.split("/", 1)
         groups.setdefault(group, {})[rest] = "|".join(digests[name])
-    path.write_text(json.dumps(groups, indent=0) + "\n")
+    path.write_text(json.dumps(groups, indent=0) + "\n", encoding="utf-8")
 
 
 def _whole(entry: list[str]) -> list[str]:

@@ -53,8 +53,8 @@ if os.environ.get("FLOATSIM_STAGE") == "replay" and os.environ["FAKE_FAULT"].end
 
 def write_package(folder: Path) -> None:
     """Write the package into a folder for PYTHONPATH."""
-    Path(folder, "cupy.py").write_text(_PACKAGE)
-    Path(folder, "sitecustomize.py").write_text(_START)
+    Path(folder, "cupy.py").write_text(_PACKAGE, encoding="utf-8")
+    Path(folder, "sitecustomize.py").write_text(_START, encoding="utf-8")
 
 
 def with_fault(load):

@@ -30,8 +30,8 @@ def answer(run, monkeypatch):
     """(exit code, bytes of stdout, stderr) of the command for the text on stdin."""
 
     def call(text, *arguments):
-        out = io.TextIOWrapper(io.BytesIO(), write_through=True)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
         monkeypatch.setattr(sys, "stdout", out)
         code, _, err = run("testfloat", *arguments)
         return code, out.buffer.getvalue().decode(), err

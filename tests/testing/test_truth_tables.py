@@ -81,8 +81,8 @@ def test_command(run, empty_folder):
     (["add-e4m3", "--write", "no/x.json"], "no/x.json"),
 ])  # fmt: skip
 def test_bad_input(run, empty_folder, arguments, text):
-    Path("junk.json").write_text("[[[")
-    Path("empty.json").write_text('{"tables": {}}')
+    Path("junk.json").write_text("[[[", encoding="utf-8")
+    Path("empty.json").write_text('{"tables": {}}', encoding="utf-8")
     code, out, err = run("verify", *arguments)
     assert (code, out) == (2, "")
     assert text in err

@@ -52,7 +52,7 @@ def driver_version() -> str | None:
     """Return the version of the driver, on Linux."""
     try:
         version = re.search(
-            r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", Path("/proc/driver/nvidia/version").read_text()
+            r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
         )
     except OSError:
         return None
