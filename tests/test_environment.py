@@ -197,7 +197,7 @@ def test_a_processor_without_extensions():
     """NUMBA_CPU_NAME=generic: no F16C, no AVX; nothing may be emitted that is not there."""
     features = run("""
         from floatsim_kernels.runtime import cpu as machine
-        print(machine.has_f16c())
+        print(machine.has_half_conversion())
     """, NUMBA_CPU_NAME="generic")  # fmt: skip
     assert features == "False"
     some = "print(digest([fs.FP16, fs.BF16]))"

@@ -23,7 +23,7 @@ class CPU(NamedTuple):
     keeps_subnormals: bool
     """The floating-point environment is the default one: subnormals are kept, rounding is to nearest."""
     has_fma: bool
-    has_f16c: bool
+    has_half_conversion: bool
     has_half_arithmetic: bool
 
     def refusal(self) -> str | None:
@@ -36,7 +36,7 @@ class CPU(NamedTuple):
 @functools.cache
 def processor(keeps_subnormals: bool) -> CPU:
     """Return the properties of this processor; the caller passes its thread's floating-point environment."""
-    return CPU(keeps_subnormals, cpu.has_fma(), cpu.has_f16c(), cpu.has_half_arithmetic())
+    return CPU(keeps_subnormals, cpu.has_fma(), cpu.has_half_conversion(), cpu.has_half_arithmetic())
 
 
 class Refusal(NamedTuple):

@@ -42,7 +42,7 @@ def reader_of(fmt: FloatFormat) -> Reader | None:
     params = unpack_params(FP16 if fmt == FP64 else fmt)  # FP64 is read without parameters; those of FP16 are not used
     if params is None:
         return None
-    in_fp16 = fmt == FP16 and machine.has_f16c()
+    in_fp16 = fmt == FP16 and machine.has_half_conversion()
     return Reader(unpack_loops.HALF if in_fp16 else _READERS.get(fmt, unpack_loops.GENERAL), params)
 
 

@@ -20,7 +20,7 @@ from floatsim.emulator.planning import CPU
 from tests.emulator.planning import elementwise_case, elementwise_plan
 
 EVERY = CPU(True, True, True, True)
-NO_FMA, NO_F16C = EVERY._replace(has_fma=False), EVERY._replace(has_f16c=False)
+NO_FMA, NO_F16C = EVERY._replace(has_fma=False), EVERY._replace(has_half_conversion=False)
 FLUSHING = EVERY._replace(keeps_subnormals=False)
 P24, P25 = fs.FloatFormat.ieee(8, 23), fs.FloatFormat.ieee(8, 24)
 FEW = {"size": 0}

@@ -44,7 +44,7 @@ def can_do(row: Instruction) -> bool:
     """Return whether the kernels on float32 are for such sums."""
     if not isinstance(row.model, FusedBlocks | TwoHalves) or isinstance(row.model, GroupedBlocks):
         return False
-    return row.output != FP16 or bool(machine.has_f16c())
+    return row.output != FP16 or bool(machine.has_half_conversion())
 
 
 def accumulate(

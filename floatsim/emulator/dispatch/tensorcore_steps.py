@@ -37,7 +37,7 @@ def can_do(row: Instruction) -> bool:
     if not isinstance(row.model, RoundedSteps):
         return False
     if row.output == FP16:
-        return row.block == 1 and bool(machine.has_f16c())
+        return row.block == 1 and bool(machine.has_half_conversion())
     return row.output == FP32 and bool(machine.has_fma())
 
 

@@ -101,7 +101,7 @@ class _Values:
             return loops.Values(data.view(f"f{data.itemsize}"))
         if self.format == BF16:
             return loops.BF16Codes(data)
-        if self.format == FP16 and cpu.has_f16c():
+        if self.format == FP16 and cpu.has_half_conversion():
             return loops.FP16Codes(data)
         carrier = _carrier(self.format)
         if self.format.bits <= 8:
@@ -191,7 +191,7 @@ def _carrier(fmt: FloatFormat) -> FloatFormat:
 
 
 def _readable(fmt: FloatFormat) -> bool:
-    return fmt != FP16 or cpu.has_f16c()
+    return fmt != FP16 or cpu.has_half_conversion()
 
 
 # -- leaves ------------------------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ class OwnFormat:
     takes = _WITH_INTEGRAL
 
     def refusal(self, case: Case) -> str | None:
-        if case.fmt != BF16 and not (case.fmt == FP16 and case.cpu.has_f16c):
+        if case.fmt != BF16 and not (case.fmt == FP16 and case.cpu.has_half_conversion):
             return f"no kernel of its own for {case.fmt.name} on this processor"
         if case.attributes.overflow is not Overflow.INFINITY:
             return "overflow is IEEE 754's"

@@ -95,7 +95,7 @@ def _loop_of(carrier: FloatFormat, case: Case, codes: bool) -> tuple[Any, tuple[
     """Return the loop that rounds the carrier's codes, and its arguments behind the operand and the results."""
     found, attributes = rounding_loop(carrier, case.fmt, case.attributes, codes), case.attributes
     assert found is not None
-    if carrier == FP32 and case.fmt == FP16 and codes and case.cpu.has_f16c:
+    if carrier == FP32 and case.fmt == FP16 and codes and case.cpu.has_half_conversion:
         half = loops.half(attributes.rounding.value)  # the processor's own conversion
         if half is not None and attributes.overflow is Overflow.INFINITY:
             return half, (found.params,)

@@ -323,7 +323,7 @@ def added_stochastic(bits, codes=VALUES):
 def half(rounding):
     """Return the kernel that writes FP16 codes of float32 codes, or None if the processor has no such direction.
 
-    Overflow is IEEE 754's. The kernel needs `cpu.has_f16c()`.
+    Overflow is IEEE 754's. The kernel needs `cpu.has_half_conversion()`.
     """
     if rounding != TIES_TO_EVEN and rounding not in _DIRECTIONS:
         return None

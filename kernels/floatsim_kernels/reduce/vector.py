@@ -12,7 +12,7 @@ Exactness. Terms have at most the precision of the accumulator and are multiples
 
 `sequential` adds many terms at once where the order does not change the result: see `sum_in_one_binade` and `shift_of`.
 
-The kernels need `cpu.environment_is_default()`. FP16Codes and FP16Accumulator also need `cpu.has_f16c()`.
+The kernels need `cpu.environment_is_default()`. FP16Codes and FP16Accumulator also need `cpu.has_half_conversion()`.
 """
 
 from typing import Any, NamedTuple

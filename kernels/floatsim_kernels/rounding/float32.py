@@ -455,7 +455,7 @@ def epilogue(sums, target, params, signs_known, caller_fixes_zeros, fresh):
 
 @inline
 def rounded_to_fp16(x):
-    """A float32 number in FP16, ties to even. Needs `cpu.has_f16c()`."""
+    """A float32 number in FP16, ties to even. Needs `cpu.has_half_conversion()`."""
     return float_from_half(half_from_float(x))
 
 

@@ -8,25 +8,27 @@ from .numba_compat import target
 
 
 @functools.cache
-def has_f16c():
+def has_half_conversion():
     """Whether the code that Numba generates may convert between float16 and float32 in hardware.
 
+    x86-64 has instructions for it with F16C, every 64-bit Arm processor has fcvt (Arm Architecture Reference Manual,
+    DDI 0487, FCVT: a part of the base architecture).
     The answer is about the features that Numba compiles for, which NUMBA_CPU_NAME changes, not about those of the host.
     An instruction emitted without its feature becomes a call of a library function that does not exist.
     """
-    return _has("f16c")
+    return _has("f16c") or _is_arm64()
 
 
 @functools.cache
 def has_fma():
     """Whether the code that Numba generates may multiply and add with one rounding."""
-    return _has("fma") or target()[0].startswith(("aarch64", "arm64"))
+    return _has("fma") or _is_arm64()
 
 
 @functools.cache
 def has_half_arithmetic():
-    """Whether the code that Numba generates may compute in float16 (AVX-512 FP16)."""
-    return _has("avx512fp16")
+    """Whether the code that Numba generates may compute in float16 (AVX-512 FP16; FEAT_FP16 of Arm)."""
+    return _has("avx512fp16") or (_is_arm64() and _has("fullfp16"))
 
 
 @functools.cache
@@ -37,6 +39,10 @@ def has_directed_fma():
     compute the same results.
     """
     return target()[0].startswith("x86_64") and _has("avx512f")
+
+
+def _is_arm64():
+    return target()[0].startswith(("aarch64", "arm64"))
 
 
 def _has(feature):

@@ -27,7 +27,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..runtime.cpu import has_f16c
+from ..runtime.cpu import has_half_conversion
 from ..runtime.intrinsics import bits_from_float, float_from_bits
 from ..runtime.jit import check, inline, kernel_of
 from ..runtime.numba_compat import prefer_wide_vectors
@@ -421,7 +421,7 @@ def _blocks(typingctx, output, counting, va, xa, vb, xb, acc, tally, places, lat
 
     def codegen(context, builder, sig, args):
         kind, counts = output.literal_value, counting.literal_value
-        if kind == TO_FP16 and not has_f16c():
+        if kind == TO_FP16 and not has_half_conversion():
             return ir.Constant(_I1, 0)
         prefer_wide_vectors(builder)
         arrays = [context.make_array(sig.args[n])(context, builder, args[n]) for n in range(2, 10)]

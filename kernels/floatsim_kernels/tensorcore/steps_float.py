@@ -132,7 +132,7 @@ def chains(a, b, out, ranges, params, bailed_out):
 
 @kernel_of((_FLOATS, _FLOATS, _OUT, _RANGES, _FAILED))
 def half_chain(a, b, out, ranges, bailed_out):
-    """acc = fma(a, b, acc) in float16, whose numbers a, b and out hold. Needs `cpu.has_f16c()`."""
+    """acc = fma(a, b, acc) in float16, whose numbers a, b and out hold. Needs `cpu.has_half_conversion()`."""
     wide_vectors()
     rows, columns = out.shape[1], out.shape[2]
     acc = zero_array(WIDTH, np.float32)
