@@ -13,8 +13,8 @@ Each element is unpacked, computed in float32 or float64, and rounded once more.
   the integer kernels where they matter, for one element in 2**29.
 
 The exhaustive tests compare every pair of codes with the integer kernels. The kernels need
-`cpu.environment_is_default()`; `fp16` and the reader HALF also need `cpu.has_half_conversion()`, and the `odd_...` kernels need
-`cpu.has_fma()`, as does `single_stochastic`.
+`cpu.environment_is_default()`; `fp16` and the reader HALF also need `cpu.has_half_conversion()`, and the `odd_...`
+kernels need `cpu.has_fma()`, as does `single_stochastic`.
 """
 
 import functools

@@ -3,8 +3,8 @@
 The fields of a code are shifted to their places in float32, and the exponent field is moved by an addition. A subnormal
 code is read as 2**emin more than its value, and 2**emin is subtracted. So no operand is a subnormal float32 number
 unless the format has the exponents of float32: multiplications of these take a hundred cycles on many processors.
-The kernels need `cpu.environment_is_default()`; the reader HALF also needs `cpu.has_half_conversion()`. `params` has the layout
-UNPACK_FIELDS.
+The kernels need `cpu.environment_is_default()`; the reader HALF also needs `cpu.has_half_conversion()`. `params` has
+the layout UNPACK_FIELDS.
 """
 
 import numpy as np

@@ -198,7 +198,7 @@ def contracted(typingctx, a, b, c):
 
 @intrinsic
 def half_from_float(typingctx, x):
-    """The code of the float16 nearest to a float32, ties to even. Needs `cpu.has_half_conversion()`: else it crashes."""
+    """The code of the float16 nearest to a float32, ties to even. It crashes without `cpu.has_half_conversion()`."""
 
     def codegen(context, builder, signature, args):
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
@@ -208,7 +208,7 @@ def half_from_float(typingctx, x):
 
 @intrinsic
 def float_from_half(typingctx, x):
-    """The float32 value of a float16 code. Needs `cpu.has_half_conversion()`: else it crashes."""
+    """The float32 value of a float16 code. It crashes without `cpu.has_half_conversion()`."""
 
     def codegen(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
