@@ -194,7 +194,7 @@ print(digest())
 
 
 def test_a_processor_without_extensions():
-    """NUMBA_CPU_NAME=generic: no F16C, no AVX; nothing may be emitted that is not there. Every Arm processor has fcvt."""
+    """NUMBA_CPU_NAME=generic: no F16C, no AVX; nothing may be emitted that is not there. All Arm has fcvt."""
     features = run("""
         from floatsim_kernels.runtime import cpu as machine
         print(machine.has_half_conversion())
