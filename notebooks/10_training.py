@@ -54,7 +54,7 @@ def table(head, rows):
 # the backward pass, and divides the gradients by it before the update:
 
 # %%
-small = {"loss_factor": 1e-6, "lr": 1e5}
+small = {"loss_factor": 1e-6, "lr": 2e5, "batch": 64, "epochs": 6}
 runs = [training.train(name, **small) for name in ("fp16+masters", "fp16+masters+scaling", "bf16+masters")]
 table(
     ("policy", "accuracy on new images", "gradients that are zero"),
@@ -69,24 +69,28 @@ half = fs.FP16.smallest_subnormal / 2
 Markdown(
     f"FP16 has no number below **{fs.FP16.smallest_subnormal:.1e}**, and rounds everything up to {half:.1e} to zero. "
     f"Without scaling, **{runs[0].epochs[-1].zeros:.0%}** of the gradients are zero, and the accuracy of "
-    f"{runs[0].accuracy:.3f} is that of guessing. BF16 has the exponents of FP32, and needs no scaling. (The zeros that "
+    f"{runs[0].accuracy:.3f} is that of guessing. BF16 has the exponents of FP32, and needs no scaling. "
+    "(The zeros that "
     "remain belong to pixels and units that are zero for all images.)"
 )
 
 # %% [markdown]
 # ## The scale that adjusts itself
 #
-# Which factor is right? Dynamic loss scaling tries. It doubles the scale after a number of clean steps. If a gradient is
-# infinity or NaN, the step is skipped, and the scale is halved. PyTorch waits for 2000 clean steps. Here it waits for 40,
-# and starts at 2^44, which is too large, so that both rules can be seen in one short run:
+# Which factor is right? Dynamic [loss scaling](../docs/glossary.md#loss-scaling) tries. It doubles the scale after a
+# number of clean steps. If a gradient is [infinity](../docs/glossary.md#infinity) or [NaN](../docs/glossary.md#nan),
+# the step is skipped, and the scale is halved. PyTorch waits for 2000 clean steps. Here it waits for 30, and starts at
+# 2^44, which is too large, so that both rules can be seen in one short run:
 
 # %%
-scaler = training.GradScaler(2.0**44, growth_interval=40)
-run = training.train("fp16+masters", loss_scale=scaler, epochs=5, **small)
+scaler = training.GradScaler(2.0**44, growth_interval=30)
+run = training.train("fp16+masters", loss_scale=scaler, **small | {"epochs": 8})
 figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 ax.plot(run.scales, drawstyle="steps-post", color=plot.colour("fp16"), lw=2)
 skipped = [event.step for event in run.events if event.kind == "skipped"]
-ax.plot(skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="skipped step")
+ax.plot(
+    skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="skipped step"
+)
 ax.set_yscale("log", base=2)
 ax.set(xlabel="step", ylabel="loss scale")
 ax.set_title("Dynamic loss scaling finds the largest scale that does not overflow", loc="left", fontweight="bold")
@@ -95,9 +99,11 @@ ax.spines[["top", "right"]].set_visible(False)
 
 # %% jupyter={"source_hidden": true}
 Markdown(
-    f"The first **{sum(step < 40 for step in skipped)}** skipped steps bring the scale from 2^44 to "
-    f"2^{np.log2(run.scales[39]):.0f}. Later it doubles until a gradient overflows again. The run reaches an accuracy of "
-    f"**{run.accuracy:.3f}** in 5 epochs, with {len(skipped)} of {len(run.scales)} steps skipped. The weights do not see "
+    f"The first **{sum(step < 30 for step in skipped)}** skipped steps bring the scale from 2^44 to "
+    f"2^{np.log2(run.scales[29]):.0f}. Later it doubles until a gradient overflows again. The run reaches "
+    "an accuracy of "
+    f"**{run.accuracy:.3f}** in 8 epochs, with {len(skipped)} of {len(run.scales)} steps skipped. The "
+    "weights do not see "
     "the scale: a power of two adds no rounding error."
 )
 
@@ -110,16 +116,17 @@ Markdown(
 
 # %%
 names = ("bf16+masters", "bf16+stochastic", "bf16")
-slow = [training.train(name, lr=0.002) for name in names]
+slow = [training.train(name, lr=0.004, batch=64, epochs=10) for name in names]
 _ = plot.training_accuracies(slow, title="Weights in BF16 do not move; masters or stochastic rounding repair it")
 
 # %%
 monitor = training.Monitor(["fp32"], every=20)
-training.train("bf16", lr=0.002, epochs=1, monitor=monitor)
+training.train("bf16", lr=0.004, batch=64, epochs=1, monitor=monitor)
 last = monitor.updates["layer0.weight"][-1]
 Markdown(
     f"In BF16, **{last.absorbed:.0%}** of the updates of the first layer are absorbed. Master weights in FP32 have 16 "
-    "bits more. Stochastic rounding needs no second copy: an update of a tenth of the gap moves the weight by a whole gap "
+    "bits more. Stochastic rounding needs no second copy: an update of a tenth of the gap moves the "
+    "weight by a whole gap "
     "with a probability of one tenth, so the mean is right."
 )
 
@@ -150,9 +157,12 @@ table(("first step of Adam for a gradient of", *(f"{g:g}" for g in gradients)), 
 
 # %% jupyter={"source_hidden": true}
 Markdown(
-    f"v starts with a thousandth of the square. For a gradient of 1e-3 this is 1e-9, and the smallest number of FP16 is "
-    f"{fs.FP16.smallest_subnormal:.1e}: v is zero, and so is eps = 1e-8. The quotient is infinite, and after one step the "
-    "weight is. A larger eps keeps the step finite, but ten times too large for one gradient and ten times too small for "
+    f"v starts with a thousandth of the square. For a gradient of 1e-3 this is 1e-9, and the smallest "
+    "number of FP16 is "
+    f"{fs.FP16.smallest_subnormal:.1e}: v is zero, and so is eps = 1e-8. The quotient is infinite, and "
+    "after one step the "
+    "weight is. A larger eps keeps the step finite, but ten times too large for one gradient and ten "
+    "times too small for "
     "another. Lines and moments in FP32 are the repair."
 )
 
@@ -199,7 +209,8 @@ ax.spines[["top", "right"]].set_visible(False)
 policy = training.as_policy("autocast-fp16")
 x = np.full(4096, 6.0)
 one = {
-    "linear": ("sum of 4096 products of 0.1", fs.dot(fs.array(x / 60, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 409.6),
+    "linear": ("sum of 4096 products of 0.1",
+               fs.dot(fs.array(x / 60, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 409.6),
     "relu": ("the larger of 6 and 0", fs.maximum(fs.array(6.0, "fp16"), fs.array(0.0, "fp16")), 6),
     "exp": ("exp(12)", fs.exp(fs.array(12.0, "fp16")), np.exp(12)),
     "pow": ("300 to the power of 2", fs.multiply(fs.array(300.0, "fp16"), fs.array(300.0, "fp16")), 300**2),
@@ -209,7 +220,9 @@ one = {
 rows = []
 for name, (what, result, exact) in one.items():
     decision = policy.decide(name)
-    computed = "inputs' widest" if name == "relu" else decision.operands.name if name == "linear" else decision.result.name
+    computed = (
+        "inputs' widest" if name == "relu" else decision.operands.name if name == "linear" else decision.result.name
+    )
     rows.append((name, what, f"{float(result.values):g}", f"{exact:g}", computed))
 table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows)
 
@@ -220,7 +233,8 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 # ## What to remember
 #
 # - Gradients that become zero need a factor on the loss. BF16 does not, because of its exponents.
-# - Updates that are absorbed need more bits in the stored weight, or stochastic rounding. A factor does not help.
+# - Updates that are absorbed need more bits in the stored weight, or
+#   [stochastic](../docs/glossary.md#stochastic-rounding) rounding. A factor does not help.
 # - Adam's moments need FP32. In FP16 the square and eps become zero, in BF16 the mean stalls.
 # - A list of operations in FP32 protects functions and sums that [overflow](../docs/glossary.md#overflow).
 #
@@ -232,18 +246,19 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 # Write each answer into the cell below, and run it. It compares the answers with digests, which do not show them.
 #
 # **Exercise 1.** What is the largest gradient that FP16 rounds to zero? By which power of two must the loss at least be
-# multiplied so that a gradient of 10^-9 becomes a normal number of FP16? Give the exponent.
+# multiplied so that a gradient of 10^-9 becomes a [normal number](../docs/glossary.md#normal-number) of FP16? Give the
+# exponent.
 #
 # **Exercise 2.** A weight of BF16 is 1. What is the largest update (a positive number) that leaves it at 1? Count how
-# many updates of 0.001 in a row move a weight from 1, if each is rounded to BF16 to nearest, in 1000 steps.
-# Give the weight at the end.
+# many updates of 0.001 in a row move a weight from 1, if each is rounded to BF16 to nearest, in 1000 steps. Give the
+# weight at the end.
 #
 # **Exercise 3.** `training.replay` runs a scaler on a list of overflows. What is the scale of
 # `training.DeepSpeedLossScaler()` after three overflows in a row, and that of `training.GradScaler()`? Give both as a
 # list of exponents of two.
 
 # %%
-DIGESTS = {1: "?", 2: "?", 3: "?"}
+DIGESTS = {1: "b17ef6d19c", 2: "6b86b273ff", 3: "ffe9bc6ede"}
 answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
 print(fs.testing.check_answers(answers, DIGESTS))
 
@@ -251,8 +266,8 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # <details>
 # <summary>Solution 1</summary>
 #
-# Half the smallest subnormal number is a tie, and is rounded to the even neighbour, zero. The factor must bring 10^-9 to
-# at least the smallest normal number, 2^-14.
+# Half the smallest [subnormal](../docs/glossary.md#subnormal) number is a [tie](../docs/glossary.md#ties), and is
+# rounded to the even neighbour, zero. The factor must bring 10^-9 to at least the smallest normal number, 2^-14.
 #
 # ```python
 # >>> print(fs.FP16.smallest_subnormal / 2)
@@ -286,7 +301,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # <details>
 # <summary>Solution 3</summary>
 #
-# DeepSpeed's first overflow reduces a counter only, its hysteresis.
+# DeepSpeed's first overflow reduces a counter only, its [hysteresis](../docs/glossary.md#hysteresis).
 #
 # ```python
 # >>> exponents = []
