@@ -271,9 +271,12 @@ print(fs.testing.check_answers(answers, DIGESTS))
 #
 # ```python
 # >>> print(fs.FP16.smallest_subnormal / 2)
+# 2.9802322387695312e-08
 # >>> exponent = next(k for k in range(40) if 1e-9 * 2**k >= fs.FP16.smallest_normal)
 # >>> exponent
+# 16
 # >>> print(fs.testing.check_answers({1: exponent}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -287,10 +290,12 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ```python
 # >>> gap = float(fs.ulp(1.0, "bf16"))
 # >>> float(fs.quantize(1 + gap / 2, "bf16")), float(fs.quantize(1 + gap / 2 + 1e-9, "bf16"))
+# (1.0, 1.0078125)
 # >>> weight = 1.0
 # >>> for _ in range(1000):
 # ...     weight = float(fs.quantize(weight + 0.001, "bf16"))
 # >>> print(fs.testing.check_answers({2: weight}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # In exact arithmetic the weight would be 2.
@@ -309,7 +314,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ...     steps = training.replay(scaler, [True] * 3)
 # ...     exponents.append(int(np.log2(scaler.scale)))
 # >>> exponents
+# [14, 13]
 # >>> print(fs.testing.check_answers({3: exponents}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -245,7 +245,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> result = ops.softmax(np.zeros((1, 4096), np.float32), recipe="all-fp16")
 # >>> ratio = float(np.asarray(result, float)[0, 0]) * 4096
 # >>> ratio
+# 2.0
 # >>> print(fs.testing.check_answers({1: ratio}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # The sum stops at 2048, so each probability is twice as large as the exact one.
@@ -262,7 +264,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> probabilities = fs.divide(powers, fs.sum(powers, accumulate="pairwise(fp16)"))
 # >>> ratio = float(probabilities.values[0]) * 4096
 # >>> ratio
+# 1.0
 # >>> print(fs.testing.check_answers({2: ratio}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # In a tree, both [terms](../docs/glossary.md#term) of each addition have the same size, and nothing is absorbed.
@@ -276,7 +280,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ```python
 # >>> size = next(size for size in range(1, 1000) if np.isnan(first_row(size, "all-fp16", "scale-before")))
 # >>> size
+# 77
 # >>> print(fs.testing.check_answers({3: size}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

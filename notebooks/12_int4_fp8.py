@@ -264,7 +264,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 #
 # ```python
 # >>> np.asarray(fs.quantize_blocks([0.7, 0.0499, 0.0501], "int4", block="tensor").values, float).round(3).tolist()
+# [0.7, 0.0, 0.1]
 # >>> print(fs.testing.check_answers({1: 0.7 / 7 / 2}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -279,7 +281,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> scale = np.full(100_000, 0.001 / 0.1)  # in gaps: INT4 rounds whole numbers
 # >>> moved = fs.quantize_blocks(scale, "int4", scale=1.0, block="tensor", rounding="stochastic", seed=0).values != 0
 # >>> print(f"{moved.mean():.3f} of the updates move the weight")
+# 0.010 of the updates move the weight
 # >>> print(fs.testing.check_answers({2: 100}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -298,7 +302,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ...     found.append(error(y.values, size * x.values.astype(float) @ w.values.astype(float)))
 # >>> steps = sum(value > 0.1 for value in found[11:])
 # >>> steps
+# np.int64(8)
 # >>> print(fs.testing.check_answers({3: steps}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -278,7 +278,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> b = np.arange(3.0, 250)
 # >>> found = [int(b[np.asarray(roots(b, fmt)[0].values, float) == 0][0]) for fmt in ("fp16", "bf16")]
 # >>> found
+# [66, 33]
 # >>> print(fs.testing.check_answers({1: found}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # The root is zero if 4 is [absorbed](../docs/glossary.md#absorption) by b².
@@ -296,7 +298,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> better = fs.multiply(fs.array(2.0, "fp16"), fs.multiply(sine, sine))
 # >>> plain = fs.subtract(fs.array(1.0, "fp16"), fs.cos(fs.array(0.03, "fp16")))
 # >>> print(f"{float(better.values):.4g} {float(plain.values):.4g} exact {1 - np.cos(0.03):.4g}")
+# 0.0004499 0.0004883 exact 0.00045
 # >>> print(fs.testing.check_answers({2: better}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -309,7 +313,9 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> x = fs.array(100_000 + noise, "fp32")
 # >>> variance = fs.var(x)
 # >>> print(f"{float(np.asarray(variance, float)):.4g}")
+# 0.9557
 # >>> print(fs.testing.check_answers({3: variance}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # It has not: it subtracts the mean first.
