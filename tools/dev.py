@@ -76,6 +76,9 @@ COMMANDS = {
         "notebooks",
         [["notebooks/run.py", "--update"]],
     ),
+    "slides": Command(
+        "the pictures of the notebooks as slides, out/slides.html: one file, no network", "", [["notebooks/slides.py"]]
+    ),
     "test-exhaustive": Command(
         "whole input spaces (long; resumes where it was stopped)", "test", [["-m", "tests.exhaustive"]]
     ),

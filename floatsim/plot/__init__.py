@@ -17,6 +17,7 @@ _HOMES = {
     ".heatmaps": "heatmap",
     ".interactive": "explore",
     ".number_line": "number_line spacing worst_error",
+    ".looks": "STYLES styled",
     ".losses": "conversion_losses scale_sweep",
     ".mismatches": "mismatch_map",
     ".monitor_overview": "monitor_figure",
