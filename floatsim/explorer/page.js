@@ -15,15 +15,8 @@
   const NAMED = DATA.formats.map((x) => F.makeFormat(x.name, x.exponentBits, x.trailingBits, x.specials, x.bias, x.colour));
   const FP32 = NAMED.find((x) => x.name === "FP32");
 
-  const DEFAULTS = {
-    s: "bits", f: "FP16", x: "0.1", c: "", r: DATA.roundings[0], o: DATA.overflows[0], ftz: "", daz: "",
-    tin: DATA.tininess[0], d: "0.5", cw: "4", ct: "2", ck: "ieee", cb: "",
-    op: "add", a: "1", b: "0.1", e: "0.25",
-    tk: "constant", tx: "1", n: "4096", tl: "1 2^-11 2^-11 2^-11 2^-11", or: "sequential", acc: "FP16",
-    u: DATA.instructions.map(unitKey)[0], hp: "small", ha: "", hb: "", hc: "0",
-    g: "E4M3", gc: "0x38", hd: "gradients", hl: "", k: "0", hf: "FP16",
-    bo: "10", bp: "20", bl: "", task: "", l: document.documentElement.lang, th: document.documentElement.dataset.theme,
-  };
+  const { lang, dataset } = document.documentElement;
+  const DEFAULTS = { ...DATA.state, l: lang, th: dataset.theme };
   const CHOICES = { s: SECTIONS, r: DATA.roundings, o: DATA.overflows, tin: DATA.tininess, l: ["en", "zh"], th: THEMES,
     f: () => names(), acc: () => names(), g: () => names(), hf: () => names(), ck: Object.keys(F.SPECIALS),
     op: Object.keys(F.OPERATIONS), tk: ["constant", "harmonic", "random", "alternating", "list"],
@@ -32,7 +25,7 @@
   const state = { ...DEFAULTS };
   const problems = {};
   let change = null, notice = "", custom = F.makeFormat(CUSTOM, 4, 2);
-  let bitAt = 0, hovered = null;
+  let bitAt = 0;
 
   // -- texts and elements -----------------------------------------------------------------------------------------
 
@@ -326,7 +319,7 @@
     const facts = [
       [T("value"), plain(x)], [T("exact_value"), x.kind === "finite" ? F.exactDecimal(x) : plain(x)],
       [T("as_product"), productText(x, format)], [T("hexadecimal"), F.hexText(x)],
-      [T("kind"), T(`kind_${{ infinity: "infinity" }[F.classify(code, format)] || F.classify(code, format)}`), true],
+      [T("kind"), T(`kind_${F.classify(code, format)}`), true],
       ulp !== null && [T("spacing"), `2^${ulp} = ${plain(F.finite(0, 1n, ulp))}`],
       x.kind === "finite" && [T("below"), neighbour(F.nextDown)], x.kind === "finite" && [T("above"), neighbour(F.nextUp)],
       read.source === "typed" && [T("error"), errorText(x, read.number, format) || "–"],
@@ -354,7 +347,7 @@
   function sideBySide(read) {
     const old = change && change.old;
     return h("div", { class: "scroll" }, h("table", { id: "formats" },
-      h("thead", {}, h("tr", {}, ["format", "bits", "code", "value", "error", "flags", "changed"].map((key) => h("th", { scope: "col" }, T(key))))),
+      h("thead", {}, h("tr", {}, ["format", "value", "code", "error", "flags", "changed", "bits"].map((key) => h("th", { scope: "col" }, T(key))))),
       h("tbody", {}, rowsOfBits(read).map(({ format, code, events }) => {
         const x = F.decode(code, format), before = old && old.get(format.name);
         const oldBits = before ? BigInt(before.split(" ")[0]) ^ code : 0n;
@@ -365,10 +358,10 @@
           h("td", {}, h("button", { id: `open-${format.name}`, class: "name", type: "button", style: `--hue:${format.colour}`,
             title: T("open_format", { format: label(format) }),
             onclick: () => set(read.source === "code" ? { f: format.name, c: F.codeText(code, format) } : { f: format.name }) }, label(format))),
-          h("td", { class: "mini" }, bits.map((group) => [h("span", {}, group.bits), " "])),
-          h("td", { class: "mono" }, F.codeText(code, format)), h("td", { class: "mono" }, plain(x)),
+          h("td", { class: "mono" }, plain(x)), h("td", { class: "mono" }, F.codeText(code, format)),
           h("td", { class: "mono" }, errorText(x, read.number, format)), h("td", {}, flagText(events)),
-          h("td", {}, before ? T("was", { value: before.split(" ").slice(1, 2).join("") }) : ""));
+          h("td", {}, before ? T("was", { value: before.split(" ")[1] }) : ""),
+          h("td", { class: "mini" }, bits.map((group) => [h("span", {}, group.bits), " "])));
       }))));
   }
 
@@ -440,7 +433,7 @@
       h("p", { class: "legend" }, h("span", {}, h("b", { class: "i" }, "1"), T("legend_kept")), h("span", {}, h("b", { class: "x" }, "1"), T("legend_lost"))),
       h("ol", { class: "steps", id: "steps" }, told.steps.map((step, i) => h("li", {},
         h("div", {}, h("span", { class: "step-name" }, `${i + 1}. ${T(`step_${step.name}`)}`), sentence(step, told)),
-        step.rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "work", style: `--one:${told.format.bits > 63 ? "var(--accent)" : ""}` },
+        step.rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "work" },
           h("tbody", {}, step.rows.map((row, k) => h("tr", {}, h("td", {}, rowName(row.name)), h("td", { class: "pattern" }, pattern(row, first)),
             h("td", {}, `× 2^${row.exponent}`), h("td", {}, rowNote(step, row, told, k)))))))))),
     ];
@@ -595,15 +588,16 @@
     const rows = [[T("unit_result"), d]];
     if (finite) rows.push([T("compare_exact"), F.decode(F.roundPack(F.exactTotal(block.terms.map((x) => x.number)), output, F.DEFAULTS).code, output)]);
     rows.push([T("compare_fma", { format: output.name }), F.decode(chained, output)]);
-    parts.push(h("table", { id: "compare" }, h("tbody", {}, rows.map(([name, x], i) => h("tr", { class: i ? null : "chosen" }, h("td", {}, name), h("td", { class: "mono", id: i ? null : "outcome" }, plain(x)),
-      h("td", { class: "mono" }, F.hexText(x)))))));
+    parts.push(h("div", { class: "scroll" }, h("table", { id: "compare" }, h("tbody", {}, rows.map(([name, x], i) => h("tr", { class: i ? null : "chosen" }, h("td", {}, name), h("td", { class: "mono", id: i ? null : "outcome" }, plain(x)),
+      h("td", { class: "mono" }, F.hexText(x))))))));
     if (!finite) return parts;
     parts.push(h("p", { class: "soft" }, T("unit_facts", { terms: unit.terms, bits: unit.fractionBits, mode: T(unit.rounding), grid: unit.grid.name, exponent: block.exponent, quantum: block.quantum })),
       h("p", { id: "story" }, T("cut_off", { count: block.lost.filter(Boolean).length, absorbed: block.absorbed.filter(Boolean).length })));
     const aligned = (x) => {
       const behind = block.exponent - x.exponent, whole = Math.max(2, F.bitLength(x.significand) - behind);
       const width = behind + whole;
-      return { sign: x.sign, bits: x.significand.toString(2).padStart(width, "0"), first: width - behind - 1, kept: unit.fractionBits };
+      const bits = x.significand.toString(2).padStart(width, "0"), kept = whole + unit.fractionBits; // later zeros say nothing
+      return { sign: x.sign, bits: bits.slice(0, kept) + bits.slice(kept).replace(/0+$/, ""), first: whole - 1, kept: unit.fractionBits };
     };
     const patterns = block.terms.map((x) => (x.number.significand ? aligned(x.number) : null));
     const total = aligned(F.finite(block.total < 0n ? 1 : 0, block.total < 0n ? -block.total : block.total, block.quantum));
@@ -640,7 +634,7 @@
     const body = Array.from({ length: rows }, (_, r) => h("tr", {}, h("th", { scope: "row" }, digits ? `${r.toString(16).toUpperCase()}_` : ""),
       Array.from({ length: columns }, (__, c) => cell(r * columns + c))));
     const x = F.decode(chosen, format), kind = F.classify(chosen, format);
-    const legend = [["var(--trailing)", "kind_normal"], ["var(--subnormal)", "kind_subnormal"], ["var(--zero)", "kind_zero"], ["var(--special)", "kind_nan"]];
+    const legend = [["var(--trailing)", "kind_normal"], ["var(--subnormal)", "kind_subnormal"], ["var(--zero)", "kind_zero"], ["var(--special)", "legend_special"]];
     return [
       h("p", { class: "soft" }, T("codes_intro")),
       h("div", { class: "controls" }, choose("grid-format", T("format"), "g", formatChoices((f) => f.bits <= 8), (value) => set({ g: value, gc: F.codeText(F.convert(F.finite(0, 1n, 0), formatOf(value)).code, formatOf(value)) })),
@@ -729,7 +723,7 @@
     parts.push(h("div", { class: "scroll" }, h("svg", { viewBox: `0 0 ${width} ${top + 24 + line * shown.length}`, width, height: top + 24 + line * shown.length, role: "img", "aria-label": T("ranges") },
       [...counts].filter(([e]) => e >= from && e < to).map(([e, count]) => h("rect", { x: x(e) + 1, y: top - (140 * count) / most, width: Math.max(1, unit - 2), height: (140 * count) / most, fill: outside(e) })),
       h("line", { x1: left, x2: width - 10, y1: top, y2: top, stroke: "var(--line)" }),
-      Array.from({ length: 9 }, (_, i) => Math.round(from + ((to - from) * i) / 8)).map((e) => h("text", { x: x(e), y: top + 16, "text-anchor": "middle" }, `2^${e}`)),
+      Array.from({ length: 9 }, (_, i) => Math.round(from + ((to - from) * i) / 8)).map((e) => h("text", { x: x(e), y: top + 16, "text-anchor": e === to ? "end" : "middle" }, `2^${e}`)),
       shown.map((format, i) => {
         const y = top + 26 + line * i, here = x(format.emin), there = x(format.emax + 1), tail = x(format.emin - format.trailingBits);
         return h("g", {}, h("text", { x: left - 6, y: y + 12, "text-anchor": "end" }, label(format)),
@@ -962,9 +956,8 @@
     change = null;
     notice = "";
     for (const [key, value] of texts) {
-      if (!(key in DEFAULTS)) continue;
       const known = typeof CHOICES[key] === "function" ? CHOICES[key]() : CHOICES[key];
-      if (!known || known.includes(value)) state[key] = value;
+      if (key in DEFAULTS && (!known || known.includes(value))) state[key] = value;
       else notice = T("bad_link", { name: key, value });
     }
     render();

@@ -19,10 +19,27 @@ from floatsim.quantization.scheme import Scheme, as_scheme
 from floatsim.tensorcore import ARCHITECTURES
 from floatsim.tensorcore.instructions import FusedBlocks
 
-__all__ = ["LANGUAGES", "SECTIONS", "THEMES", "Explorer", "explorer", "format_data", "page_data", "page_html"]
+__all__ = ["LANGUAGES", "SECTIONS", "STATE", "THEMES", "Explorer", "explorer", "format_data", "page_data", "page_html"]
 
 LANGUAGES = ("en", "zh")
 THEMES = ("auto", "light", "dark", "projector")
+
+SECTIONS = ("bits", "operations", "sums", "hopper", "codes", "histogram", "blocks", "tasks")
+
+STATE = {
+    "s": "bits",  # the section
+    "f": "FP16", "x": "0.1", "c": "",  # the format, and a number or a code
+    "r": "ties_to_even", "o": "infinity", "ftz": "", "daz": "", "tin": "after", "d": "0.5",  # rounding options and draw
+    "cw": "4", "ct": "2", "ck": "ieee", "cb": "",  # the custom format: widths, kind of special codes, bias
+    "op": "add", "a": "1", "b": "0.1", "e": "0.25",  # the operation and its operands
+    "tk": "constant", "tx": "1", "n": "4096", "tl": "1 2^-11 2^-11 2^-11 2^-11", "or": "sequential", "acc": "FP16",  # sums
+    "u": "wgmma.k16/FP16/FP32", "hp": "small", "ha": "", "hb": "", "hc": "0",  # Hopper: instruction, example, a, b, c
+    "g": "E4M3", "gc": "0x38",  # the format of the codes, and the selected code
+    "hd": "gradients", "hl": "", "k": "0", "hf": "FP16",  # histogram: data, own list, loss scale, format
+    "bo": "16", "bp": "20", "bl": "",  # blocks: the outlier's exponent and place, own list
+    "task": "",
+}  # fmt: skip
+"""What a permalink can set, with the value at the start."""
 
 _SCHEMES = {"tensor": "e4m3", "mxfp8": "mxfp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
 """The schemes of the page by their names there: per tensor, 1 x 32 (FP8 and FP4), and NVFP4."""
@@ -75,6 +92,7 @@ def page_data() -> dict[str, Any]:
 
     return {
         "version": floatsim.__version__,
+        "state": STATE,
         "formats": [format_data(fmt) for fmt in named_formats()],
         "roundings": [member.name.lower() for member in Rounding],
         "overflows": [member.name.lower() for member in Overflow],
@@ -191,7 +209,8 @@ def explorer(
     height : int
         The height of the frame in pixels, 200 or more.
     **state
-        What the section shows, with the names and values of a permalink of the page, such as f="FP16", x="0.1".
+        What the section shows, with the names and values of a permalink of the page (`floatsim.explorer.page.STATE`
+        lists them), such as f="FP16", x="0.1".
 
     Returns
     -------
@@ -201,7 +220,7 @@ def explorer(
     Raises
     ------
     ValueError
-        For an unknown section, language or theme, or a height below 200.
+        For an unknown section, language, theme or name of a state, or a height below 200.
 
     Examples
     --------
@@ -216,8 +235,8 @@ def explorer(
         raise ValueError(f"section must be one of {', '.join(SECTIONS)}, not {section!r}")
     if isinstance(height, bool) or not isinstance(height, int) or height < 200:
         raise ValueError(f"height must be an integer of at least 200 pixels, not {height!r}")
+    for name in state:
+        if name not in STATE or name == "s":
+            raise ValueError(f"{name}= is no part of the page's state; known are {', '.join([*STATE][1:])}")
     start = json.dumps({"s": section, **{name: str(value) for name, value in state.items()}}).replace("</", "<\\/")
     return Explorer(page_html(language, theme).replace("/*START*/null", start), height)
-
-
-SECTIONS = ("bits", "operations", "sums", "hopper", "codes", "histogram", "blocks", "tasks")

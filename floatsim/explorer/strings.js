@@ -3,7 +3,7 @@
 
 const STRINGS = {
   title: ["floatsim explorer", "floatsim 浮点数探索器"],
-  sections: ["Sections", "栏目"],
+
   bits: ["Bits", "比特位"], operations: ["Operations", "运算"], sums: ["Sums", "求和"],
   hopper: ["Hopper dot product", "Hopper 点积"], codes: ["All codes", "编码表"], histogram: ["Exponents", "指数直方图"],
   blocks: ["Block scales", "分块缩放"], tasks: ["Tasks", "练习"],
@@ -30,9 +30,9 @@ const STRINGS = {
   after: ["after rounding", "舍入后"], before: ["before rounding", "舍入前"],
   draw: ["Draw of stochastic rounding", "随机舍入的随机数"],
   draw_help: ["r = {value}: a discarded fraction f rounds up if f + r ≥ 1", "r = {value}：被舍去部分 f 满足 f + r ≥ 1 时进位"],
-  custom: ["Custom", "自定义"], custom_edit: ["Custom format", "自定义格式"],
+  custom: ["Custom", "自定义"],
   exponent_bits: ["Exponent bits", "指数位数"], trailing_bits: ["Trailing significand bits", "尾数位数（不含隐含位）"],
-  specials: ["Special codes", "特殊编码"], bias: ["Bias", "偏置"], bias_default: ["default: {value}", "默认：{value}"],
+  specials: ["Special codes", "特殊编码"], bias: ["Bias", "偏置"],
   special_ieee: ["ieee: ∞ and NaNs", "ieee：有无穷和 NaN"], special_fn: ["fn: NaN, no ∞", "fn：有 NaN，无无穷"],
   special_fnuz: ["fnuz: NaN in place of −0", "fnuz：−0 的编码为 NaN"], special_finite: ["finite numbers only", "finite：只有有限数"],
   special_scale: ["scale: powers of two", "scale：只有 2 的幂"],
@@ -121,7 +121,7 @@ const STRINGS = {
   say_normalize_left: ["Shift left by {places}, to the exponent {scale}, because the leading bits are 0.", "首位为 0，左移 {places} 位，指数变为 {scale}。"],
   say_normalize_subnormal: ["The leading 1 is worth 2^{leading}, less than the smallest normal number 2^{scale}: the number is subnormal, and the bit before the point is 0.",
     "首位 1 的权为 2^{leading}，小于最小正规数 2^{scale}：结果是次正规数，小数点前为 0。"],
-  say_round: ["{p} bits are kept; guard bit {guard}, sticky bit {sticky}. {mode}: {decision}.",
+  say_round: ["{p} bits are kept; guard bit {guard}, sticky bit {sticky}. Rounding mode {mode}: {decision}.",
     "保留 {p} 位；保护位 {guard}，粘滞位 {sticky}。{mode}：{decision}。"],
   decided_exact: ["the number is exact", "结果精确，无需舍入"],
   decided: ["{position}, so {direction}", "{position}，因此{direction}"],
@@ -131,7 +131,8 @@ const STRINGS = {
   say_special_values: ["An infinity, a NaN or a division by zero decides the result without rounding.", "无穷、NaN 或除以零直接决定结果，不经舍入。"],
   read_as_zero: ["subnormal, read as zero (DAZ)", "次正规数，读作零 (DAZ)"],
   row_product: ["product", "乘积"], row_sum: ["sum", "和"], row_quotient: ["quotient", "商"], row_rounded: ["rounded", "舍入后"], row_result: ["result", "结果"],
-  legend: ["Colours", "图例"], legend_kept: ["kept", "保留"], legend_lost: ["lost", "丢失"], legend_leading: ["before the point", "小数点前"],
+  legend: ["Colours", "图例"], legend_kept: ["kept", "保留"], legend_lost: ["lost", "丢失"],
+  legend_special: ["infinity or NaN", "无穷或 NaN"],
   absorbed_note: ["The result equals one operand: the other one is absorbed.", "结果等于其中一个操作数：另一个被吞没。"],
 
   // sums
@@ -173,7 +174,7 @@ const STRINGS = {
   histogram_intro: ["Paste numbers. The bars count them by exponent; the table says what each format loses, with a loss scale of 2^k.",
     "粘贴一组数。柱形按指数计数；下表给出乘以损失缩放因子 2^k 后各格式损失多少。"],
   data: ["Numbers", "数据"], data_gradients: ["gradients", "梯度"], data_weights: ["weights", "权重"], data_outliers: ["activations with outliers", "带离群值的激活"],
-  loss_scale: ["Loss scale 2^k, k", "损失缩放 2^k，k"], scaled_by: ["× 2^{k}", "× 2^{k}"],
+  loss_scale: ["Loss scale 2^k, k", "损失缩放 2^k，k"],
   lost_overflow: ["overflow", "上溢"], lost_flushed: ["flushed to zero", "清零"], lost_subnormal: ["subnormal", "次正规"], lost_normal: ["normal", "正规"],
   counted: ["{count} finite non-zero numbers, exponents {low} to {high}", "{count} 个非零有限数，指数 {low} 到 {high}"],
   nothing_to_count: ["there is no finite non-zero number", "没有非零有限数"],
@@ -191,7 +192,7 @@ const STRINGS = {
   scheme_nvfp4: ["NVFP4: {format}, 1 × {block}, scales {scale}, tensor scale", "NVFP4：{format}，1 × {block}，缩放因子 {scale}，另有张量缩放"],
   scale: ["scale", "缩放因子"], zeros: ["become zero", "变为零"], mean_error: ["mean relative error", "平均相对误差"],
   worst: ["largest relative error", "最大相对误差"], scheme: ["Scheme", "方案"], element: ["element", "元素"],
-  element_text: ["x[{i}] = {x} → {value}", "x[{i}] = {x} → {value}"], error_scale: ["relative error", "相对误差"],
+  element_text: ["x[{i}] = {x} → {value}", "x[{i}] = {x} → {value}"],
   tensor_scale: ["tensor scale {value}", "张量缩放 {value}"],
 
   // tasks

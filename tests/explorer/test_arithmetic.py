@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import oracles as o
 import pytest
-from marks import cases
 
 import floatsim as fs
 from floatsim import reference
@@ -25,6 +24,7 @@ from floatsim.reference import sums as reference_sums
 from floatsim.reference.tensorcore import dot as reference_dot
 from floatsim.tensorcore import ARCHITECTURES
 from floatsim.testing.vectors.truth_tables import TRUTH_TABLES, stored_digests
+from tests.marks import cases
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node.js, the program `node`")
