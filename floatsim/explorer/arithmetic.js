@@ -608,12 +608,15 @@ const floatsim = (() => {
 
   const without = ({ code, events }) => result(code, events & ~ABSORBED);
 
+  /** The options of one rounding: with `draw`, each rounding has a random number of its own. */
+  const drawn = (options) => (options.draw ? { ...options, random: options.draw() } : options);
+
   /** Orders of a sum by name: (numbers, format, options, note) => code. `note(k, code, events)` reports each addition. */
   const ORDERS = {
     sequential(numbers, format, options, note) {
       let acc = 0n;
       numbers.forEach((x, k) => {
-        const { code, events } = accumulate(decode(acc, format, options.daz), x, format, options);
+        const { code, events } = accumulate(decode(acc, format, options.daz), x, format, drawn(options));
         acc = code;
         note(k, acc, events);
       });
@@ -626,14 +629,14 @@ const floatsim = (() => {
       if (!numbers.length) return 0n;
       let level = numbers, done = 0;
       if (level.length === 1) {
-        const { code, events } = multiply(level[0], ONE, format, options);
+        const { code, events } = multiply(level[0], ONE, format, drawn(options));
         note(0, code, events);
         return code;
       }
       for (;;) {
         const above = [];
         for (let i = 0; i + 1 < level.length; i += 2) {
-          const { code, events } = without(add(level[i], level[i + 1], format, options));
+          const { code, events } = without(add(level[i], level[i + 1], format, drawn(options)));
           note(done++, code, events);
           if (level.length === 2) return code;
           above.push(decode(code, format, options.daz));
@@ -646,10 +649,10 @@ const floatsim = (() => {
       const read = (code) => decode(code, format, options.daz);
       let s = 0n, comp = 0n;
       numbers.forEach((x, k) => {
-        const y = subtract(x, read(comp), format, options), t = accumulate(read(s), read(y.code), format, options);
+        const y = subtract(x, read(comp), format, drawn(options)), t = accumulate(read(s), read(y.code), format, drawn(options));
         if (read(t.code).kind === "finite") {
-          const high = subtract(read(t.code), read(s), format, options);
-          comp = subtract(read(high.code), read(y.code), format, options).code;
+          const high = subtract(read(t.code), read(s), format, drawn(options));
+          comp = subtract(read(high.code), read(y.code), format, drawn(options)).code;
         } else comp = 0n;
         s = t.code;
         note(k, s, (y.events | t.events) & ~ABSORBED);
@@ -658,7 +661,7 @@ const floatsim = (() => {
     },
     exact(numbers, format, options, note) {
       const { code, events } = numbers.every((x) => x.kind === "finite")
-        ? roundPack(exactTotal(numbers, options), format, options)
+        ? roundPack(exactTotal(numbers, options), format, drawn(options))
         : specialTotal(numbers, format);
       if (numbers.length) note(numbers.length - 1, code, events);
       return code;

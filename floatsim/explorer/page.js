@@ -138,14 +138,19 @@
       tininess: state.tin, random: BigInt(Math.floor(draw * 4294967296)) };
   }
 
-  /** Return what `read` returns, or null and the message beside a field. */
+  const valid = new Map();
+
+  /** Return what `read` returns. If the text is bad: the last valid value or null, and a message beside the field. */
   function tried(id, read) {
+    const key = [id, state.f, state.g, state.u].join(" ");
     try {
-      return read();
+      const value = read();
+      valid.set(key, value);
+      return value;
     } catch (error) {
       if (!(error instanceof F.InputError)) throw error;
       problems[id] = T(error.key, error.values);
-      return null;
+      return valid.get(key) ?? null;
     }
   }
 
@@ -400,6 +405,8 @@
     return step.name === "align" || (step.name === "add" && index < step.rows.length - 1) || row.sticky ? "" : exactly();
   }
 
+  const rowName = (name) => (OPERAND_NAMES.includes(name) ? name : T(`row_${name}`));
+
   function sentence(step, told) {
     const values = { ...step.values }, outcome = F.decode(told.code, told.format);
     if (step.name === "round") {
@@ -407,6 +414,7 @@
       values.mode = T(state.r);
       values.decision = r.inexact ? T("decided", { position: T(`position_${r.position}`), direction: T(r.up ? "up" : "down") }) : T("decided_exact");
     }
+    for (const key of ["small", "large"]) if (values[key]) values[key] = rowName(values[key]);
     if (step.name === "result") {
       Object.assign(values, { value: plain(outcome), code: F.codeText(told.code, told.format), flags: flagText(told.events) });
     }
@@ -425,7 +433,6 @@
     const result = F.decode(told.code, format);
     const notes = operands.map((x, i) => x.rounded && T("operand_rounded", { given: state[OPERAND_KEYS[i]].trim(), value: plain(F.decode(x.code, format)) })).filter(Boolean);
     if (told.events & F.ABSORBED) notes.push(T("absorbed_note"));
-    const rowName = (name) => (OPERAND_NAMES.includes(name) ? name : T(`row_${name}`));
     return [
       h("p", { class: "soft" }, T("operations_intro")), h("div", { class: "controls" }, controls),
       h("p", { class: "outcome", id: "outcome" }, `${T("result")}: ${plain(result)}   ${F.codeText(told.code, format)}   ${T("flags")}: ${flagText(told.events)}`),
@@ -457,6 +464,12 @@
 
   const known = { key: "", sums: null };
 
+  /** A sum draws a new number for each rounding; the slider is its seed. */
+  function withDraws(given) {
+    const random = randomNumbers(Math.round(100 * Number(state.d)));
+    return { ...given, draw: () => BigInt(Math.floor(random() * 4294967296)) };
+  }
+
   function readSum() {
     const format = formatOf(state.f), accumulator = formatOf(state.acc), given = options();
     const key = JSON.stringify([state, format.name, custom.layout, custom.specials, custom.bias]);
@@ -478,7 +491,7 @@
       if (!unique.has(x)) unique.set(x, F.decode(F.convert(x, format, given).code, format, given.daz));
       return unique.get(x);
     });
-    const sums = new Map(Object.keys(F.ORDERS).map((order) => [order, F.sum(terms, order, accumulator, given)]));
+    const sums = new Map(Object.keys(F.ORDERS).map((order) => [order, F.sum(terms, order, accumulator, withDraws(given))]));
     const finite = terms.every((x) => x.kind === "finite");
     Object.assign(known, { key, sums: { terms, sums, accumulator, exact: finite ? F.exactTotal(terms, given) : null } });
     return known.sums;
@@ -784,7 +797,8 @@
       }))));
     }
     parts.push(h("div", { class: "scroll" }, h("table", { id: "schemes" }, h("thead", {}, h("tr", {}, h("th", {}, T("scheme")), ["zeros", "mean_error", "worst"].map((key) => h("th", { class: "num" }, T(key))))), h("tbody", {}, summary))),
-      strips, h("p", { class: "legend" }, [0, 0.25, 0.5, 1].map((level) => h("span", {}, h("span", { class: "swatch", style: `border:1px solid var(--line);background:color-mix(in srgb, var(--lost) ${100 * level}%, var(--card))` }), level === 1 ? `0: ${T("flushed")}` : percent(level / 2)))));
+      strips, h("p", { class: "legend" }, [0, 0.25, 0.5, 1].map((level) => h("span", {}, h("span", { class: "swatch", style: `border:1px solid var(--line);background:color-mix(in srgb, var(--lost) ${100 * level}%, var(--card))` }), `${level === 1 ? "≥ " : ""}${percent(level / 2)}`)),
+      h("span", {}, `0: ${T("flushed")}`)));
     return parts;
   }
 
@@ -883,7 +897,7 @@
     };
     const parts = [choose("format", state.s === "sums" ? T("terms_in") : T("format"), "f", formatChoices((x) => state.s === "bits" || x.signed), changeFormat),
       pick("r", DATA.roundings), pick("o", DATA.overflows), check("ftz"), check("daz"), pick("tin", DATA.tininess)];
-    if (state.r === "stochastic") parts.push(slider("draw", T("draw_help", { value: Number(state.d).toFixed(2) }), "d", 0, 0.99, 0.01));
+    if (state.r === "stochastic") parts.push(slider("draw", T(state.s === "sums" ? "draw_seed" : "draw_help", { value: Number(state.d).toFixed(2) }), "d", 0, 0.99, 0.01));
     if (changed) parts.push(button("reset", T("reset"), () => set({ r: DEFAULTS.r, o: DEFAULTS.o, tin: DEFAULTS.tin, ftz: "", daz: "" })));
     const usesCustom = state.f === CUSTOM || (state.s === "sums" && state.acc === CUSTOM);
     if (usesCustom || ["cw", "ct", "ck", "cb"].some((id) => problems[id])) {
@@ -955,6 +969,7 @@
     Object.assign(state, DEFAULTS);
     change = null;
     notice = "";
+    valid.clear();
     for (const [key, value] of texts) {
       const known = typeof CHOICES[key] === "function" ? CHOICES[key]() : CHOICES[key];
       if (key in DEFAULTS && (!known || known.includes(value))) state[key] = value;

@@ -1,4 +1,4 @@
-/* The texts of the page: [English, Chinese]. {name} is filled in. */
+/* The texts of the page as [English, Chinese]. {name} is filled in. */
 "use strict";
 
 const STRINGS = {
@@ -28,7 +28,7 @@ const STRINGS = {
   infinity: ["infinity, or NaN", "变为无穷（或 NaN）"], saturate_finite: ["saturate: largest number", "饱和为最大有限值"],
   saturate_propagate: ["saturate; ∞ stays", "饱和；无穷保留"],
   after: ["after rounding", "舍入后"], before: ["before rounding", "舍入前"],
-  draw: ["Draw of stochastic rounding", "随机舍入的随机数"],
+  draw_seed: ["A new draw for each rounding; seed {value}", "每次舍入取新的随机数；种子 {value}"],
   draw_help: ["r = {value}: a discarded fraction f rounds up if f + r ≥ 1", "r = {value}：被舍去部分 f 满足 f + r ≥ 1 时进位"],
   custom: ["Custom", "自定义"],
   exponent_bits: ["Exponent bits", "指数位数"], trailing_bits: ["Trailing significand bits", "尾数位数（不含隐含位）"],
@@ -79,7 +79,7 @@ const STRINGS = {
   source_daz: ["The table converts the value of {code} in {format}, which DAZ reads as zero.", "下表转换 {format} 编码 {code} 的值，DAZ 把它读作零。"],
   all_formats: ["The number in every format", "各格式中的结果"], open_format: ["Show {format} above", "在上方显示 {format}"],
   changed: ["Changed", "变化"], was: ["was {value}", "原为 {value}"],
-  what_changed: ["{option}: {from} → {to}. Changed: {count} of {total}: {list}.", "{option}：{from} → {to}。{total} 项中有 {count} 项变化：{list}。"],
+  what_changed: ["{option}: {from} → {to}. Changed: {count} of {total}: {list}", "{option}：{from} → {to}。{total} 项中有 {count} 项变化：{list}"],
   nothing_changed: ["{option}: {from} → {to}. Nothing changes here.", "{option}：{from} → {to}。此处结果不变。"],
   on: ["on", "开"], off: ["off", "关"],
   kind_zero: ["zero", "零"], kind_subnormal: ["subnormal number", "次正规数"], kind_normal: ["normal number", "正规数"],

@@ -100,8 +100,8 @@ const JOBS = {
       steps: told.steps.map((step) => [step.name,
         step.rows.map((row) => [row.name, row.sign, row.bits, row.first, row.exponent, row.kept ?? null])]) };
   },
-  sum(codes, source, order, target, given) {
-    const o = options(given), numbers = codes.map((code) => F.decode(BigInt(code), format(source), o.daz));
+  sum(codes, source, order, target, given, draws) {
+    const left = (draws || []).map(BigInt), o = { ...options(given), ...(draws && { draw: () => left.shift() }) }, numbers = codes.map((code) => F.decode(BigInt(code), format(source), o.daz));
     return hex(F.sum(numbers, order, format(target), o).code);
   },
   absorbed(codes, source, target) {

@@ -343,6 +343,18 @@ def test_sums(node, count):
         assert got == want, job
 
 
+def test_stochastic_sum_draws_for_each_rounding(node):
+    rng = random.Random(3)
+    attributes = RoundingAttributes(Rounding.STOCHASTIC, random_bits=8)
+    codes, draws, acc = [0x3C00] * 3000, [rng.getrandbits(8) for _ in range(3000)], 0
+    one = reference.decode(0x3C00, fs.FP16)
+    for draw in draws:
+        acc, _ = reference.add(reference.decode(acc, fs.FP16), one, fs.FP16, attributes, draw)
+    job = ["sum", list(map(hex, codes)), data_of(fs.FP16), "sequential", data_of(fs.FP16), options_of(attributes), draws]
+    assert node([job]) == [hex(acc)]
+    assert float(fs.decode(acc, "fp16")) > 2048
+
+
 def test_absorbed_terms_of_a_sum(node):
     """A sum of ones in FP16 stops at 2048: the terms that it absorbs are those that the reference counts."""
     one = reference_sums.Code(0x3C00, fs.FP16)
