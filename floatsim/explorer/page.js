@@ -10,7 +10,7 @@
   const WITH_OPTIONS = ["bits", "operations", "sums"];
   const THEMES = ["auto", "light", "dark", "projector"];
   const CUSTOM = "custom";
-  const MOST_TERMS = 20000, MOST_NUMBERS = 5000, MOST_ELEMENTS = 128, MOST_PLACES = 56;
+  const MOST_TERMS = 20000, MOST_NUMBERS = 5000, MOST_ELEMENTS = 128, MORE_PLACES = 20;
 
   const NAMED = DATA.formats.map((x) => F.makeFormat(x.name, x.exponentBits, x.trailingBits, x.specials, x.bias, x.colour));
   const FP32 = NAMED.find((x) => x.name === "FP32");
@@ -25,7 +25,7 @@
   const state = { ...DEFAULTS };
   const problems = {};
   let change = null, notice = "", custom = F.makeFormat(CUSTOM, 4, 2);
-  let bitAt = 0;
+  let bitAt = 0, shown = "";
 
   // -- texts and elements -----------------------------------------------------------------------------------------
 
@@ -382,17 +382,17 @@
     return { format, operands, told: F.explain(state.op, operands.map((x) => x.code), format, options()) };
   }
 
-  function pattern(row, first, sign = true) {
-    const cells = sign ? [h("b", { class: "n" }, row.sign ? "−" : "+")] : [];
+  function pattern(row, first, places) {
+    const cells = [h("b", { class: "n" }, row.sign ? "−" : "+")], most = row.first + 1 + places;
     for (let i = row.first; i < first; i++) cells.push(h("b", { class: "n" }, " "));
-    [...row.bits].slice(0, row.first + 1 + MOST_PLACES).forEach((bit, i) => {
+    [...row.bits].slice(0, most).forEach((bit, i) => {
       const place = i - row.first; // places behind the point
       if (row.kept !== undefined && place === row.kept + 1) cells.push(h("b", { class: "bar" }, "|"));
       const lost = row.kept !== undefined && place > row.kept;
       cells.push(h("b", { class: `${lost ? "x " : ""}${bit === "1" ? "i" : "o"}` }, bit));
       if (place === 0) cells.push(h("b", { class: "p" }, "."));
     });
-    if (row.bits.length > row.first + 1 + MOST_PLACES || row.sticky) cells.push(h("b", { class: "p" }, "…"));
+    if (row.bits.length > most || row.sticky) cells.push(h("b", { class: "p" }, "…"));
     return cells;
   }
 
@@ -441,7 +441,7 @@
       h("ol", { class: "steps", id: "steps" }, told.steps.map((step, i) => h("li", {},
         h("div", {}, h("span", { class: "step-name" }, `${i + 1}. ${T(`step_${step.name}`)}`), sentence(step, told)),
         step.rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "work" },
-          h("tbody", {}, step.rows.map((row, k) => h("tr", {}, h("td", {}, rowName(row.name)), h("td", { class: "pattern" }, pattern(row, first)),
+          h("tbody", {}, step.rows.map((row, k) => h("tr", {}, h("td", {}, rowName(row.name)), h("td", { class: "pattern" }, pattern(row, first, told.format.trailingBits + MORE_PLACES)),
             h("td", {}, `× 2^${row.exponent}`), h("td", {}, rowNote(step, row, told, k)))))))))),
     ];
   }
@@ -619,12 +619,19 @@
       h("thead", {}, h("tr", {}, h("th", {}, "k"), h("th", {}, T("products")), h("th", {}, T("exact_product")), h("th", {}, `${T("aligned")} × 2^${block.exponent}`), h("th", {}))),
       h("tbody", {}, block.terms.map((x, k) => h("tr", {}, h("td", {}, k < a.length ? `${k}` : "c"),
         h("td", {}, k < a.length ? `${short(numbers[k][0], 5)} × ${short(numbers[k][1], 5)}` : ""), h("td", {}, short(x.number, 6)),
-        h("td", { class: "pattern" }, patterns[k] ? pattern(patterns[k], first) : "0"), h("td", {}, block.absorbed[k] ? T("absorbed") : ""))),
-      h("tr", {}, h("td", {}, "Σ"), h("td", {}, T("total")), h("td", {}, short(F.finite(total.sign, block.total < 0n ? -block.total : block.total, block.quantum), 12)), h("td", { class: "pattern" }, block.total ? pattern(total, first) : "0"), h("td", {}))))));
+        h("td", { class: "pattern" }, patterns[k] ? pattern(patterns[k], first, unit.fractionBits + MORE_PLACES) : "0"), h("td", {}, block.absorbed[k] ? T("absorbed") : ""))),
+      h("tr", {}, h("td", {}, "Σ"), h("td", {}, T("total")), h("td", {}, short(F.finite(total.sign, block.total < 0n ? -block.total : block.total, block.quantum), 12)), h("td", { class: "pattern" }, block.total ? pattern(total, first, unit.fractionBits + MORE_PLACES) : "0"), h("td", {}))))));
     return parts;
   }
 
   // -- codes ------------------------------------------------------------------------------------------------------
+
+  /** Four digits; small numbers with an exponent, as a cell is narrow. */
+  function cellText(x) {
+    const value = Math.abs(F.toNumber(x));
+    if (x.kind !== "finite" || !value || value >= 0.001) return short(x, 4);
+    return `${x.sign ? "−" : ""}${value.toExponential(3).replace(/\.?0*e/, "e")}`;
+  }
 
   function viewCodes() {
     delete problems["grid-code"];
@@ -635,7 +642,7 @@
     const cell = (code) => {
       const x = F.decode(BigInt(code), format), kind = F.classify(BigInt(code), format), on = BigInt(code) === chosen;
       const look = ["infinity", "nan", "signaling_nan"].includes(kind) ? "special" : kind === "normal" ? (x.sign ? "negative" : "") : kind;
-      return h("td", { role: "gridcell" }, button(`cell${code}`, short(x, 4), () => pick(code), { class: look, "aria-selected": String(on), tabindex: on ? 0 : -1,
+      return h("td", { role: "gridcell" }, button(`cell${code}`, cellText(x), () => pick(code), { class: look, "aria-selected": String(on), tabindex: on ? 0 : -1,
         title: `${F.codeText(BigInt(code), format)}  ${T(`kind_${kind}`)}`, onkeydown: (event) => {
           const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key], there = code + (move || 0);
           if (move === undefined || there < 0 || there >= count) return;
@@ -725,7 +732,7 @@
     const exponents = numbers.map((x) => F.leading(x) + k), low = Math.min(...exponents), high = Math.max(...exponents);
     const [over, flushed] = losses(chosen, k), n = numbers.length, share = (count) => percent(count / n);
     parts.push(h("p", { class: "outcome", id: "outcome" }, T("lost_line", { format: label(chosen), share: share(over + flushed), overflow: share(over), flushed: share(flushed) })),
-      h("p", { class: "soft" }, `${T("counted", { count: n, low, high })}. ${T("best_k", { format: label(chosen), ...bestScales(chosen) })}`));
+      h("p", { class: "soft" }, `${T("counted", { count: n, low, high })} ${T("best_k", { format: label(chosen), ...bestScales(chosen) })}`));
     const shown = ["FP32", "BF16", "FP16", "E5M2", "E4M3", "E3M2", "E2M3", "E2M1"].map(formatOf).concat(custom.signed ? [custom] : []);
     const from = Math.max(-75, Math.min(low, chosen.emin - chosen.trailingBits - 1) - 2), to = Math.min(75, Math.max(high, chosen.emax) + 3);
     const width = 820, left = 70, top = 160, line = 22, unit = (width - left - 10) / (to - from), x = (e) => left + unit * (Math.max(from, Math.min(e, to)) - from);
@@ -935,6 +942,8 @@
     changes.textContent = text;
     put("content", content);
     put("footer", T("footer", { version: DATA.version }));
+    if (state.s !== shown) document.getElementById(`tab-${state.s}`).scrollIntoView({ block: "nearest", inline: "nearest" });
+    shown = state.s;
   }
 
   function showKeys() {

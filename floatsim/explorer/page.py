@@ -32,7 +32,8 @@ STATE = {
     "r": "ties_to_even", "o": "infinity", "ftz": "", "daz": "", "tin": "after", "d": "0.5",  # rounding options and draw
     "cw": "4", "ct": "2", "ck": "ieee", "cb": "",  # the custom format: widths, kind of special codes, bias
     "op": "add", "a": "1", "b": "0.1", "e": "0.25",  # the operation and its operands
-    "tk": "constant", "tx": "1", "n": "4096", "tl": "1 2^-11 2^-11 2^-11 2^-11", "or": "sequential", "acc": "FP16",  # sums
+    "tk": "constant", "tx": "1", "n": "4096", "tl": "1 2^-11 2^-11 2^-11 2^-11",  # the terms of a sum
+    "or": "sequential", "acc": "FP16",  # its order and accumulator
     "u": "wgmma.k16/FP16/FP32", "hp": "small", "ha": "", "hb": "", "hc": "0",  # Hopper: instruction, example, a, b, c
     "g": "E4M3", "gc": "0x38",  # the format of the codes, and the selected code
     "hd": "gradients", "hl": "", "k": "0", "hf": "FP16",  # histogram: data, own list, loss scale, format

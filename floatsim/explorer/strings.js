@@ -176,10 +176,10 @@ const STRINGS = {
   data: ["Numbers", "数据"], data_gradients: ["gradients", "梯度"], data_weights: ["weights", "权重"], data_outliers: ["activations with outliers", "带离群值的激活"],
   loss_scale: ["Loss scale 2^k, k", "损失缩放 2^k，k"],
   lost_overflow: ["overflow", "上溢"], lost_flushed: ["flushed to zero", "清零"], lost_subnormal: ["subnormal", "次正规"], lost_normal: ["normal", "正规"],
-  counted: ["{count} finite non-zero numbers, exponents {low} to {high}", "{count} 个非零有限数，指数 {low} 到 {high}"],
+  counted: ["{count} finite non-zero numbers, exponents {low} to {high}.", "{count} 个非零有限数，指数 {low} 到 {high}。"],
   nothing_to_count: ["there is no finite non-zero number", "没有非零有限数"],
   lost_line: ["{format} loses {share} of the numbers: {overflow} overflow, {flushed} are flushed to zero.", "{format} 损失 {share} 的数：{overflow} 上溢，{flushed} 清零。"],
-  best_k: ["k from {low} to {high} loses least in {format}", "对 {format}，k 取 {low} 到 {high} 时损失最少"],
+  best_k: ["k from {low} to {high} loses least in {format}.", "对 {format}，k 取 {low} 到 {high} 时损失最少。"],
   ranges: ["Range of each format", "各格式的范围"],
 
   // blocks

@@ -87,7 +87,9 @@ class Browser:
 
     def text(self, selector: str) -> str:
         """The text of an element; a field's value."""
-        return self.run(f"(e => 'value' in e && e.tagName !== 'BUTTON' ? e.value : e.innerText)(document.querySelector({json.dumps(selector)}))")
+        read = "(e => 'value' in e && e.tagName !== 'BUTTON' ? e.value : e.innerText)"
+        found: str = self.run(f"{read}(document.querySelector({json.dumps(selector)}))")
+        return found
 
     def click(self, selector: str) -> None:
         """Move the mouse to the middle of an element and click. The element must be there, visible and uncovered."""
@@ -97,7 +99,8 @@ class Browser:
             e.scrollIntoView({{block: 'center', inline: 'center'}});
             const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;
             const top = document.elementFromPoint(x, y);
-            return e === top || e.contains(top) || top?.contains(e) ? [x, y] : `covered by ${{top?.outerHTML.slice(0, 80)}}`;
+            if (e === top || e.contains(top) || top?.contains(e)) return [x, y];
+            return `covered by ${{top?.outerHTML.slice(0, 80)}}`;
         }})()""")
         assert isinstance(place, list), f"{selector}: {place}"
         x, y = place

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.explorer.chromium import CHROMIUM, browser
 
 import floatsim as fs
 from floatsim.explorer import page_html
+from tests.explorer.chromium import CHROMIUM, browser
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs the program `chromium`, such as that of Debian's package"),
@@ -49,7 +49,7 @@ def shown(tab) -> str:
     return tab.text("#code")
 
 
-# -- clicks, typing and keys --------------------------------------------------------------------------------------------
+# -- clicks, typing and keys -------------------------------------------------------------------------------------------
 
 
 def test_click_flips_a_bit(page):
@@ -112,8 +112,8 @@ def test_typing_keeps_the_field_and_the_caret(page):
 
 @pytest.mark.parametrize(("link", "selector", "text", "message"), [
     ("", "#number", "abc", "is no number. Write 0.1"), ("", "#code", "0x1FFFF", "is no code of 16 bits"),
-    ("f=custom", "#cw", "99", "must be an integer from 1 to 11"), ("f=custom", "#ct", "x", "must be an integer from 0 to 52"),
-    ("f=custom", "#cb", "5000", "FP64 has at most 1023"),
+    ("f=custom", "#cw", "99", "must be an integer from 1 to 11"),
+    ("f=custom", "#ct", "x", "must be an integer from 0 to 52"), ("f=custom", "#cb", "5000", "FP64 has at most 1023"),
     ("s=operations", "#operand-b", "1/0", "is no number"), ("s=sums", "#count", "0", "an integer from 1 to 20000"),
     ("s=hopper", "#unit-a", "1 x", "“x” is no number"), ("s=histogram", "#data", "0", "no finite non-zero number"),
     ("s=blocks", "#block", "1 inf", "must be finite"), ("s=codes", "#grid-code", "0x100", "is no code of 8 bits"),
@@ -126,7 +126,7 @@ def test_bad_input_has_a_message_beside_the_field(page, link, selector, text, me
     assert tab.text(selector) == text
 
 
-# -- switches -----------------------------------------------------------------------------------------------------------
+# -- switches ----------------------------------------------------------------------------------------------------------
 
 
 def test_switches_say_what_changed(page):
@@ -160,14 +160,14 @@ def test_ftz_and_daz(page):
     assert "read as zero" in tab.text("#steps")
 
 
-# -- sections against floatsim --------------------------------------------------------------------------------------------
+# -- sections against floatsim -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("operation", "symbol"), [("add", "add"), ("subtract", "subtract"), ("multiply", "multiply"), ("divide", "divide"), ("fma", "fma")])  # fmt: skip
-def test_operation(page, operation, symbol):
+@pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "fma"])
+def test_operation(page, operation):
     tab = page(f"s=operations&f=BF16&op={operation}&a=3.14&b=-0.001&e=1/3")
     operands = [fs.array(x, "bf16") for x in ("3.14", "-0.001", "1/3")][: 3 if operation == "fma" else 2]
-    result, flags = getattr(fs, symbol)(*operands, return_flags=True)
+    result, flags = getattr(fs, operation)(*operands, return_flags=True)
     outcome = tab.text("#outcome")
     assert f"0x{int(result.codes):04X}" in outcome
     assert ("inexact" in outcome) == bool(flags & fs.INEXACT)
@@ -203,7 +203,8 @@ def test_grid_of_codes(page):
     values = fs.decode(fs.E4M3.codes(), "e4m3")
     assert len(shown_values) == 256
     for text, value in zip(shown_values, values, strict=True):
-        assert text == "NaN" if np.isnan(value) else float(text.replace("−", "-")) == pytest.approx(value, rel=1e-3)
+        number = float(text.replace("\N{MINUS SIGN}", "-"))
+        assert np.isnan(number) if np.isnan(value) else number == pytest.approx(value, rel=1e-3)
     tab.click("#cell126")
     assert "0x7E = 448" in tab.text("#outcome")
     tab.key("ArrowRight")
@@ -220,7 +221,8 @@ def test_histogram_and_loss_scale(page):
         tab.slide("#scale", k)
         for name in ("FP16", "E5M2"):
             row = fs.conversion_losses(x * 2.0**k, name)
-            found = re.findall(r"([\d.]+) %", tab.run(f"document.querySelector('#loss-{name}').closest('tr').innerText"))
+            text = tab.run(f"document.querySelector('#loss-{name}').closest('tr').innerText")
+            found = re.findall(r"([\d.]+) %", text)
             wanted = [row.overflowed, row.flushed, row.subnormal]
             assert [float(each) for each in found[:3]] == pytest.approx([100 * each for each in wanted], abs=0.06)
     tab.slide("#scale", 0)
@@ -236,7 +238,7 @@ def test_blocks_with_an_outlier(page):
         assert count == f"{np.sum(fs.quantize_blocks(x, name).values == 0)} / 64"
 
 
-# -- permalinks and tasks -------------------------------------------------------------------------------------------------
+# -- permalinks and tasks ----------------------------------------------------------------------------------------------
 
 
 def test_permalink_is_the_state(page):
@@ -278,7 +280,7 @@ def test_task(page, number):
     assert "Solved" in tab.text("#task-state")
 
 
-# -- the bar --------------------------------------------------------------------------------------------------------------
+# -- the bar -----------------------------------------------------------------------------------------------------------
 
 THREE_CLICKS = {
     # what float.exposed does
@@ -303,7 +305,8 @@ THREE_CLICKS = {
         [("type", "300", "#number"), ("choose", "#option-r", "toward_zero"), ("click", "#open-E4M3")], "0x79"),
     "convert to FP8, saturating": (
         [("type", "1e6", "#number"), ("choose", "#option-o", "saturate_finite"), ("click", "#open-E5M2")], "0x7B"),
-    "a code of BF16 in FP16": ([("choose", "#format", "BF16"), ("type", "0x3F80", "#code"), ("choose", "#format", "FP16")], "0x3C00"),
+    "a code of BF16 in FP16": (
+        [("choose", "#format", "BF16"), ("type", "0x3F80", "#code"), ("choose", "#format", "FP16")], "0x3C00"),
 }  # fmt: skip
 """Tasks of three other pages, their actions here, and the code that is shown then."""
 
@@ -318,7 +321,7 @@ def test_three_clicks(page, name):
     assert shown(tab) == code
 
 
-# -- looks ------------------------------------------------------------------------------------------------------------------
+# -- looks -------------------------------------------------------------------------------------------------------------
 
 CONTRAST = """(() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
@@ -344,7 +347,8 @@ CONTRAST = """(() => {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
     if (!own || e.closest('svg, dialog, noscript, script, style, .skip') || !e.getClientRects().length) continue;
     const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(`${e.tagName}.${e.className} ${e.innerText.slice(0, 20)} ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) weak.push(`${e.tagName}.${e.className} ${e.innerText.slice(0, 20)} ${contrast.toFixed(2)}`);
   }
   return [...new Set(weak)].slice(0, 8);
 })()"""
@@ -369,15 +373,17 @@ def test_every_section_fits_and_has_contrast(page, tmp_path, theme, width):
 def test_every_control_has_a_name(page):
     for section in SECTIONS:
         tab = page(f"s={section}")
-        nameless = """[...document.querySelectorAll('button:not([aria-hidden]), input, select, textarea')].filter((e) =>
-            !(e.innerText || '').trim() && !e.getAttribute('aria-label') && !e.labels?.[0]?.innerText.trim()).map((e) => e.id)"""
+        nameless = """[...document.querySelectorAll('button:not([aria-hidden]), input, select, textarea')]
+            .filter((e) => !(e.innerText || '').trim() && !e.getAttribute('aria-label'))
+            .filter((e) => !e.labels?.[0]?.innerText.trim()).map((e) => e.id)"""
         assert tab.run(nameless) == []
 
 
 def test_notebook_frame(page, tab, tmp_path):
     """The widget shows the same page in a frame, with the state that it was given."""
     file = tmp_path / "cell.html"
-    file.write_text(f"<!doctype html><meta charset=utf-8>{fs.explorer('codes', g='E5M2')._repr_html_()}", encoding="utf-8")
+    frame = fs.explorer("codes", g="E5M2")._repr_html_()
+    file.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
     page()
     tab.open(file.as_uri())
     tab.run("new Promise((done) => setTimeout(done, 300))")
