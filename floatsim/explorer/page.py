@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from floatsim.formats import FloatFormat, named_formats
+from floatsim.formats._validation import as_word, name_hint
 from floatsim.formats.rounding import Overflow, Rounding, Tininess
 from floatsim.quantization.scheme import Scheme, as_scheme
 from floatsim.tensorcore import ARCHITECTURES
@@ -134,9 +135,8 @@ def page_html(language: str = "en", theme: str = "auto") -> str:
     >>> html.startswith("<!doctype html>"), len(html.encode()) < 300_000
     (True, True)
     """
-    for argument, value, known in (("language", language, LANGUAGES), ("theme", theme, THEMES)):
-        if value not in known:
-            raise ValueError(f"{argument} must be one of {', '.join(known)}, not {value!r}")
+    as_word(language, "language", LANGUAGES)
+    as_word(theme, "theme", THEMES)
     data = json.dumps(page_data(), separators=(",", ":"))
     fillings = {
         "LANGUAGE": language,
@@ -221,7 +221,9 @@ def explorer(
     Raises
     ------
     ValueError
-        For an unknown section, language, theme or name of a state, or a height below 200.
+        For an unknown section, language or theme, or a height below 200.
+    TypeError
+        For an unknown name of a state.
 
     Examples
     --------
@@ -232,12 +234,12 @@ def explorer(
     >>> "srcdoc=" in page._repr_html_()
     True
     """
-    if section not in SECTIONS:
-        raise ValueError(f"section must be one of {', '.join(SECTIONS)}, not {section!r}")
+    as_word(section, "section", SECTIONS)
     if isinstance(height, bool) or not isinstance(height, int) or height < 200:
         raise ValueError(f"height must be an integer of at least 200 pixels, not {height!r}")
+    known = ["section", "language", "theme", "height", *(name for name in STATE if name != "s")]
     for name in state:
-        if name not in STATE or name == "s":
-            raise ValueError(f"{name}= is no part of the page's state; known are {', '.join([*STATE][1:])}")
+        if name not in known:
+            raise TypeError(f"explorer: unknown keyword {name!r}; {name_hint(name, known)}")
     start = json.dumps({"s": section, **{name: str(value) for name, value in state.items()}}).replace("</", "<\\/")
     return Explorer(page_html(language, theme).replace("/*START*/null", start), height)

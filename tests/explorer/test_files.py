@@ -89,8 +89,8 @@ def test_command_in_json(run, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--language", "fr"], "language must be one of en, zh, not 'fr'"),
-    (["--theme", "blue"], "theme must be one of auto, light, dark, projector, not 'blue'"),
+    (["--language", "fr"], "language='fr' is not known; known are en, zh"),
+    (["--theme", "blue"], "theme='blue' is not known; known are auto, light, dark, projector"),
     (["--out", "no/such/folder/e.html"], "cannot be written: No such file or directory"),
 ])  # fmt: skip
 def test_bad_input_of_the_command(run, arguments, message):
@@ -113,10 +113,16 @@ def test_widget(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"section": "bit"}, "section must be one of bits, operations"), ({"language": "de"}, "language must be one of"),
-    ({"theme": "blue"}, "theme must be one of"), ({"height": 100}, "height must be an integer of at least 200 pixels"),
-    ({"height": True}, "height must be an integer"), ({"fmt": "FP16"}, "fmt= is no part of the page's state"),
+    ({"section": "bit"}, "section='bit' is not known; did you mean 'bits'"),
+    ({"language": "de"}, "language='de' is not known"),
+    ({"theme": "drak"}, "did you mean 'dark'"), ({"height": 100}, "height must be an integer of at least 200 pixels"),
+    ({"height": True}, "height must be an integer"),
 ])  # fmt: skip
 def test_bad_arguments_of_the_widget(arguments, message):
     with pytest.raises(ValueError, match=message):
         fs.explorer(**arguments)
+
+
+def test_unknown_state_of_the_widget():
+    with pytest.raises(TypeError, match="explorer: unknown keyword 'fmt'; did you mean 'ftz'"):
+        fs.explorer("bits", fmt="FP16")
