@@ -45,6 +45,7 @@ Settings
     record          with fs.record() as log: counts overflow, underflow, absorbed terms, ...
     scope           with fs.scope("layer1"): names a part of a computation in the log
 More
+    explorer        a page to click, offline: bits, operations, sums, a Tensor Core's dot product, block scales
     survey          one array or layer in many formats and accumulations, as a table
     operators       softmax, norms, attention, ... with every intermediate in a chosen format; sensitivity ranks them
     training        policies (formats of a training run), loss scaling, optimizers, small networks
@@ -116,6 +117,7 @@ _HOMES = {
     ".quantization.calibration": "best_scale",
     ".operators.errors": "sensitivity",
     ".testing.identify.identification": "identify",
+    ".explorer.page": "explorer",
 }
 _OPTIONAL = "torch"
 __getattr__, __dir__, __all__ = lazy_exports(

@@ -41,6 +41,7 @@ from floatsim.arrays.sums.einsum import einsum
 from floatsim.arrays.sums.products import Part, explain_plan
 from floatsim.arrays.sums.reductions import moments
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
+from floatsim.explorer.page import explorer
 from floatsim.formats import FormatLike
 from floatsim.formats.format import (
     BF16, E2M1, E2M3, E3M2, E3M4, E4M3, E4M3B11FNUZ, E4M3FNUZ, E4M3IEEE, E5M2, E5M2FNUZ, E8M0, FORMATS, FP16, FP32,
@@ -66,7 +67,7 @@ __all__ = [
     "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
     "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
     "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
-    "explain_plan", "explain_rounding", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
+    "explain_plan", "explain_rounding", "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
     "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
     "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function",
     "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum",

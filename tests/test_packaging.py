@@ -34,7 +34,7 @@ KERNELS = ROOT / "kernels" / "floatsim_kernels"
 
 PACKAGES = (
     "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization", "operators",
-    "training", "plot", "torch", "testing", "hardware", "cli",
+    "training", "plot", "explorer", "torch", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
 BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
@@ -491,7 +491,7 @@ def test_wheel(tmp_path):
         names = archive.namelist()
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
-    data = {"data/truth/digests.json", "data/gpu-kernels/h200.json.gz", "tensorcore/sm_90.json"}
+    data = {"data/truth/digests.json", "data/gpu-kernels/h200.json.gz", "tensorcore/sm_90.json", "explorer/page.js"}
     assert {f"floatsim/{name}" for name in data} <= set(names)
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}

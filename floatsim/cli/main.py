@@ -41,6 +41,7 @@ from floatsim.cli.console import (
 )
 from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, identify_command, strength_command
 from floatsim.cli.explain import explain_command
+from floatsim.cli.explorer import explorer_command
 from floatsim.cli.kernel import kernel_command
 from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
@@ -392,6 +393,7 @@ for _command in (
 app.command("operators")(operators_command)
 app.command("train")(train_command)
 app.command("explain")(explain_command)
+app.command("explorer")(explorer_command)
 app.command("kernel")(kernel_command)
 app.command("warmup")(warmup_command)
 app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
