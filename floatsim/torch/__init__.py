@@ -19,7 +19,7 @@ from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
-from floatsim.torch.twin import KINDS, Definition, Difference, Recording, TwinReport, check_twin, record_twin
+from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
 from floatsim.training import Gemm, Op, Policy
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Gemm",
     "Linear",
     "Op",
+    "Place",
     "Policy",
     "Recording",
     "Report",

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -116,6 +117,68 @@ def trained(key, steps, model=None, **options):
                 found |= {f"{each}|step{step}|{key}": codes(x) for each, x in kept.items()}
             found |= {f"after{step}.{each}|{key}": codes(p) for each, p in model.named_parameters()}
     return run, found | {f"losses|{key}": codes(torch.stack(losses))}
+
+
+# -- recordings of floatsim twin ---------------------------------------------------------------------------------------
+
+VERSIONS = {"torch": "2.11.0+cu130", "cuda": "13.0", "floatsim": "0.1.0", "python": "3.12"}
+
+
+def definition(key, model=None):
+    """The functions of a run, for `ft.record_twin` and `ft.check_twin`."""
+    name, fmt, how, loss = key.split("|")
+    loss, autocast = loss.removesuffix("-autocast"), loss.endswith("-autocast")
+    dtype = torch.float32 if autocast else DTYPES[fmt]
+
+    def make_batch(step):
+        x, target = batch(name, step, loss)
+        return x.to(dtype), target
+
+    def loss_of(y, given):
+        y = y.float()
+        if loss == "ce":
+            return F.cross_entropy(y.reshape(-1, y.shape[-1]), given[1].reshape(-1))
+        return F.mse_loss(y, given[1])
+
+    return SimpleNamespace(
+        build=lambda: (network(name) if model is None else model).to(dtype), batch=make_batch, loss=loss_of,
+        optimizer=OPTIMIZERS[how],
+    )  # fmt: skip
+
+
+PARTS = {"fwd": "forward", "bwd": "gradient", "grad": "weight_gradient"}
+
+
+def place_of(name, key):
+    """The place of a recorded tensor, such as "fwd.0|step0|KEY" or "after4.0.weight|KEY"."""
+    what, _, rest = name.removesuffix(f"|{key}").partition(".")
+    if what.startswith("after"):
+        return ft.Place(int(what.removeprefix("after")), "updated", rest)
+    module, _, step = rest.partition("|step")
+    return ft.Place(int(step), PARTS[what], module or "Sequential")
+
+
+def as_recording(key, recorded, steps):
+    """A recorded run as `floatsim twin record` would have written it. It lacks batches, and modules of most steps."""
+    name, fmt, _, loss = key.split("|")
+    recording = ft.Recording({
+        "device": "h200", "device_name": "NVIDIA H200", "emulated": False, "versions": VERSIONS, "steps": steps,
+        "settings": {}, "autocast": fmt if loss.endswith("-autocast") else None, "kernels": [],
+    })  # fmt: skip
+    for each, x in definition(key).build().state_dict().items():
+        recording.add(ft.Place(-1, "initial", each), x)
+    for each in recorded.files:
+        if each.endswith(f"|{key}") and each.split(".")[0] in {*PARTS, *(f"after{n}" for n in range(steps))}:
+            recording.add(place_of(each, key), tensor(recorded[each], fmt))
+    for step, code in enumerate(recorded[f"losses|{key}"][:steps]):
+        recording.add(ft.Place(step, "loss"), tensor(np.array(code), "fp32"))
+    return recording
+
+
+def tensor(numbers, fmt):
+    """The tensor of codes, in FP32 or in the format of the run."""
+    dtype = torch.float32 if numbers.dtype == np.uint32 else DTYPES[fmt]
+    return torch.from_numpy(np.ascontiguousarray(numbers).view(f"int{8 * numbers.itemsize}")).view(dtype)
 
 
 # -- the sample --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Record a training run on a GPU, and check the recording on a CPU: the first bits that differ, and the likeliest cause.
+"""Record a training run on a GPU, and check the recording on a CPU: the first bits that differ, and their likely cause.
 
 `definition` reads MODEL.py, `recording` is the file, `stepping` runs and observes the steps, `record` and `check` are
 the two commands, and `operations` and `causes` look for the cause of the first difference.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,11 @@ from floatsim.accumulation import Epilogue, parse
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.elementwise.arithmetic import add
+from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.sums.products import matmul
 from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, as_format
+from floatsim.formats.rounding import RoundingName
 from floatsim.torch.call import floats_of
 from floatsim.torch.emulation import emulate
 from floatsim.torch.tensors import format_of_dtype, read
@@ -38,9 +41,9 @@ KINDS = {
 }
 """The kinds of causes."""
 
-_PRODUCTS = frozenset("mm addmm bmm baddbmm linear matmul convolution convolution_backward".split())
-_SUMS = frozenset("sum mean embedding_dense_backward index_add scatter_add cumsum".split())
-_CASTS = frozenset("_to_copy copy_ copy".split())
+_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution", "convolution_backward"}
+_SUMS = {"sum", "mean", "embedding_dense_backward", "index_add", "scatter_add", "cumsum"}
+_CASTS = {"_to_copy", "copy_", "copy"}
 
 _ORDERS_16 = (
     "sequential(fp32, fused)", "sequential(fp32)", "permuted(reversed, hopper)", "splitk(2, hopper, fp32)",
@@ -56,7 +59,7 @@ _ORDERS_32 = (
 )  # fmt: skip
 """The sums that are tried in place of the device's: other units, split-K, blocks, and one term after the other."""
 
-_ROUNDINGS = {
+_ROUNDINGS: dict[RoundingName, str] = {
     "toward_zero": "rounded toward zero", "ties_to_away": "rounded with ties away from zero",
     "toward_positive": "rounded toward +infinity", "toward_negative": "rounded toward -infinity",
 }  # fmt: skip
@@ -77,12 +80,15 @@ class Cause(NamedTuple):
         What was found.
     module, operation : str
         The module and the ATen operation that made the tensor, or "".
+    shown : bool
+        Whether this cause gives the recorded codes. Otherwise it is a guess.
     """
 
     kind: str
     why: str
     module: str = ""
     operation: str = ""
+    shown: bool = False
 
 
 def kind_of(operation: str) -> str:
@@ -123,15 +129,17 @@ def in_dtype(x: torch.Tensor, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def cause_in_operations(
-    operations: Sequence[Operation], found: torch.Tensor, recorded: np.ndarray[Any, Any] | None, dtype: str,
-    autocast: str | None,
+    operations: Sequence[Operation], since: int, found: torch.Tensor, recorded: np.ndarray[Any, Any] | None,
+    dtype: str, autocast: str | None,
 ) -> Cause | None:  # fmt: skip
     """Return the likeliest cause of a difference between a tensor and its recording.
 
     Parameters
     ----------
     operations : sequence of Operation
-        The operations between the last tensor that was equal and this one.
+        The operations of the step before the tensor was compared.
+    since : int
+        The number of those before the last tensor that was equal.
     found : torch.Tensor
         The tensor of this run.
     recorded : ndarray, optional
@@ -144,30 +152,28 @@ def cause_in_operations(
     Returns
     -------
     Cause or None
-        None if no operation made the tensor.
+        None if no operation was kept.
     """
     if not operations:
         return None
     codes = in_dtype(found, dtype)
-    maker = next((each for each in reversed(operations) if _view_of(each, codes, dtype)), None)
-    made = operations[-1] if maker is None else maker
-    place = {"module": made.module, "operation": made.name}
-    others = f"; {len(operations)} operations since the last equal tensor" if len(operations) > 1 else ""
-    if maker is not None and recorded is not None:
-        view = _view_of(maker, codes, dtype)
-        assert view is not None
+    views = ((each, _view_of(each, codes, dtype)) for each in reversed(operations))
+    maker, view = next(((each, view) for each, view in views if view is not None), (operations[-1], None))
+    place = maker.module, maker.name
+    if view is not None and recorded is not None:
         total, before = recorded.size, int((codes == recorded).sum())
         for kind, text, candidate in _candidates(maker, view, autocast):
             moved = view.of(candidate)
             equal = -1 if moved is None else int((moved == recorded).sum())
             if equal >= _ENOUGH * total and equal > before:
-                return Cause(kind, f"{maker.name}: {equal} of {total} codes are equal if it is {text}", **place)
-    notes = [note for each in operations for note in each.unverified]
+                why = f"{maker.name}: {equal} of {total} codes are equal if it is, for example, {text}"
+                return Cause(kind, why, *place, shown=True)
+    notes = [*maker.unverified, *(note for each in operations[since:] for note in each.unverified)]
     if notes:
-        return Cause("unverified", notes[0], **place)
-    view = None if maker is None else _view_of(maker, codes, dtype)
-    kind = kind_of(made.name) if view is None else _kind(made, view)
-    return Cause(kind, f"{made.name}: no other way that was tried has the recorded codes{others}", **place)
+        return Cause("unverified", notes[0], *place)
+    kind = kind_of(maker.name) if view is None else _kind(maker, view)
+    why = f"{maker.name}: a guess by its kind; no other way that was tried has the recorded codes"
+    return Cause(kind, why, *place)
 
 
 class _View(NamedTuple):
@@ -197,7 +203,7 @@ def _view_of(operation: Operation, codes: np.ndarray[Any, Any], dtype: str) -> _
 
 def _candidates(operation: Operation, view: _View, autocast: str | None) -> Iterator[tuple[str, str, FloatArray]]:
     """Yield a result of an operation computed in other ways: the kind of the change, its description, the result."""
-    for make in (_products, _sums, _exact, _native):
+    for make in (_products, _sums, _variants, _exact, _native):
         try:
             yield from make(operation, view, autocast)
         except (ValueError, TypeError, RuntimeError, NotImplementedError, IndexError):
@@ -268,6 +274,18 @@ def _sums(operation: Operation, view: _View, autocast: str | None) -> Iterator[t
         yield "order", f"added by {text}", convert(found, view.fmt)
 
 
+def _variants(operation: Operation, view: _View, autocast: str | None) -> Iterator[tuple[str, str, FloatArray]]:
+    """Yield the other formula of GELU, as a GPU computes it, and in exact arithmetic."""
+    if operation.name != "gelu":
+        return
+    given, other = operation.kwargs.get("approximate", "none"), {"none": "tanh", "tanh": "none"}
+    x, chosen = operation.args[0], other[given]
+    name = {"none": "gelu", "tanh": "gelu_tanh"}[chosen]
+    yield "function", f"gelu(approximate={chosen!r})", convert(library_function(name, read(x)), view.fmt)
+    exact = torch.nn.functional.gelu(x.double(), approximate=chosen)
+    yield "function", f"the exact gelu(approximate={chosen!r})", convert(read(exact), view.fmt)
+
+
 def _exact(operation: Operation, view: _View, autocast: str | None) -> Iterator[tuple[str, str, FloatArray]]:
     """Yield PyTorch's result in FP64, rounded in each mode."""
 
@@ -312,7 +330,7 @@ def _result(found: Any, view: _View) -> torch.Tensor:
 def cause_in_optimizer(
     make: Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer], group: Mapping[str, Any],
     state: Mapping[str, Any], before: torch.Tensor, gradient: torch.Tensor | None, found: torch.Tensor,
-    recorded: np.ndarray[Any, Any] | None, policy: str,
+    recorded: np.ndarray[Any, Any] | None, policy: str | None,
 ) -> Cause:  # fmt: skip
     """Return the likeliest cause of a difference in a weight after the optimizer: other constants, or another kernel.
 
@@ -326,8 +344,8 @@ def cause_in_optimizer(
         The weight before the step, its gradient, and the weight after it.
     recorded : ndarray, optional
         The recorded codes after the step.
-    policy : str
-        The policy of the emulation.
+    policy : str, optional
+        The policy of the emulation. Default: PyTorch on this CPU.
     """
     name = ""
     if recorded is not None and gradient is not None:
@@ -338,11 +356,11 @@ def cause_in_optimizer(
             (weight,) = own["params"]
             own.update({key: value for key, value in {**group, **changed}.items() if key != "params"})
             optimizer.state[weight] = {
-                key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in state.items()
+                each: x.clone() if isinstance(x, torch.Tensor) else x for each, x in state.items()
             }
             weight.grad = gradient.clone()
             try:
-                with emulate(policy, count=0):
+                with nullcontext() if policy is None else emulate(policy, count=0):
                     optimizer.step()
             except (RuntimeError, ValueError, TypeError, NotImplementedError, KeyError):
                 continue
@@ -350,7 +368,7 @@ def cause_in_optimizer(
                 ((key, value),) = changed.items()
                 return Cause(
                     "optimizer", f"{name}: all codes are equal with {key}={value!r}; here it is {group[key]!r}",
-                    operation=name,
+                    operation=name, shown=True,
                 )  # fmt: skip
     return Cause("optimizer", "the gradient is equal, and the weight after the optimizer is not", operation=name)
 
@@ -377,6 +395,8 @@ def _options(
             continue
         if isinstance(value, int | float) and value:
             yield from ({key: value * factor} for factor in (0.5, 2.0, 0.1, 10.0, 0.0))
+            if 0.5 <= value < 1:
+                yield from ({key: 1 - (1 - value) * factor} for factor in (0.1, 0.5, 2.0))
         elif isinstance(value, int | float):
             yield from ({key: other} for other in (0.1, 0.01, 0.001, 0.9))
         elif isinstance(value, tuple | list) and len(value) == 2:

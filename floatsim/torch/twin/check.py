@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -197,6 +198,7 @@ class _Found:
     found: int | None
     recorded: int | None
     operations: list[Operation]
+    since: int
 
 
 @dataclass
@@ -234,8 +236,9 @@ class _Comparison:
             except ValueError as error:
                 raise ValueError(f"{place} {error}") from None
         recorded = self.recording.codes.get(place)
+        index: tuple[int, ...] = ()
         if recorded is None:
-            differing, index = int(sha256_of(codes) != entry.sha256), ()
+            differing = int(sha256_of(codes) != entry.sha256)
         else:
             differs = codes != recorded
             differing = int(differs.sum())
@@ -246,10 +249,11 @@ class _Comparison:
         self.differences += differing > 0
         done = 0 if self.log is None else len(self.log.operations)
         if differing and self.first is None:
-            operations = [] if self.log is None else self.log.operations[self._equal_until :]
-            self.first = (
-                _Found(place, tensor, None, (), None, None, operations) if recorded is None else
-                _Found(place, tensor, differing, index, int(codes[index]), int(recorded[index]), operations)
+            operations = [] if self.log is None else list(self.log.operations)
+            known = recorded is not None
+            self.first = _Found(
+                place, tensor, differing if known else None, index, int(codes[index]) if known else None,
+                None if recorded is None else int(recorded[index]), operations, self._equal_until,
             )  # fmt: skip
         if self.first is not None and self.log is not None:
             self.log.active = False
@@ -272,7 +276,7 @@ class _Comparison:
 
     def rows(self) -> list[Counted]:
         """Return the counts of each part."""
-        return [Counted(*key, *counts) for key, counts in self.counts.items()]  # type: ignore[arg-type]
+        return [Counted(*key, *counts) for key, counts in self.counts.items()]
 
 
 @with_keyword_hints
@@ -335,6 +339,7 @@ def check_twin(path: str | Path | Recording, definition: Any = None, *, device: 
     comparison = _Comparison(recording)
     stepper = Stepper(functions, comparison.keep)
     _check_structure(recording, stepper.model, functions.name)
+    policy = policy_of(device, autocast) if device in DESCRIBED else None
     report = TwinReport(device, steps, notes=_notes(facts, device, stepper))
     stepper.initial()
     _load_recorded(comparison, stepper.model)
@@ -355,22 +360,20 @@ def check_twin(path: str | Path | Recording, definition: Any = None, *, device: 
     with ExitStack() as stack:
         stack.enter_context(with_settings(facts.get("settings") or {}))
         run = None
-        if device in DESCRIBED:
-            run = stack.enter_context(emulate(policy_of(device, autocast), stepper.model, count=0))
-            comparison.log = stack.enter_context(OperationLog(stepper.model, lambda: run.unverified))
+        if policy is not None:
+            run = stack.enter_context(emulate(policy, stepper.model, count=0))
+        unverified: Counter[Unverified] = Counter() if run is None else run.unverified
+        comparison.log = stack.enter_context(OperationLog(stepper.model, lambda: unverified))
         for step in range(steps):
             comparison.begin_step()
             batch = _batch(comparison, stepper, step)
-            if comparison.log is not None:
-                comparison.log.active = comparison.first is None
+            comparison.log.active = comparison.first is None
             stepper.run(step, batch, before_update=before_update)
             if step == 0:
                 _check_places(comparison, functions.name)
-    report.rows = comparison.rows()
-    if run is not None:
-        report.unverified = dict(run.unverified)
+    report.rows, report.unverified = comparison.rows(), dict(unverified)
     if comparison.first is not None:
-        report.first = _difference(comparison, stepper, update, device, autocast, report)
+        report.first = _difference(comparison, stepper, update, policy, autocast, report)
     return report
 
 
@@ -471,9 +474,7 @@ def _notes(facts: Mapping[str, Any], device: str, stepper: Stepper) -> list[str]
         for library, version in described.items():
             recorded = facts["versions"].get(library)
             if recorded is not None and str(recorded).partition("+")[0] != version.partition("+")[0]:
-                notes.append(
-                    f"version: the recording is of {library} {recorded}, and {library} {version} was compared"
-                )
+                notes.append(f"version: the recording is of {library} {recorded}, and {library} {version} was compared")
     recorded, own = facts.get("optimizer"), facts_of_optimizer(stepper.optimizer)
     if isinstance(recorded, Mapping):
         notes += [f"optimizer: {text}" for text in _changed_options(recorded, own)]
@@ -497,14 +498,14 @@ def _changed_options(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> lis
 
 
 def _difference(
-    comparison: _Comparison, stepper: Stepper, update: _Update | None, device: str, autocast: str | None,
-    report: TwinReport,
+    comparison: _Comparison, stepper: Stepper, update: _Update | None, policy: str | None,
+    autocast: str | None, report: TwinReport,
 ) -> Difference:  # fmt: skip
     """Return the first difference with its likeliest cause."""
     found = comparison.first
     assert found is not None
     place = found.place
-    cause = _cause(comparison, found, stepper, update, device, autocast, report)
+    cause = _cause(comparison, found, stepper, update, policy, autocast, report)
     inside = cause.operation and place.part in ("forward", "loss", "gradient", "weight_gradient")
     return Difference(
         place, cause.module if inside else place.module, _DIRECTIONS[place.part], found.tensor.numel(),
@@ -513,7 +514,7 @@ def _difference(
 
 
 def _cause(
-    comparison: _Comparison, found: _Found, stepper: Stepper, update: _Update | None, device: str,
+    comparison: _Comparison, found: _Found, stepper: Stepper, update: _Update | None, policy: str | None,
     autocast: str | None, report: TwinReport,
 ) -> Cause:  # fmt: skip
     place, recording = found.place, comparison.recording
@@ -524,35 +525,49 @@ def _cause(
         return Cause("weights", "build() must set the seed of its weights; the run went on with the recorded ones")
     if place.part == "input":
         return Cause("inputs", f"batch({place.step}) must return the same numbers; the run went on with the recorded")
-    policy = policy_of(device, autocast) if device in DESCRIBED else "native"
     if place.part == "updated":
         cause = _cause_of_update(found, codes, stepper, update, policy, report)
     else:
-        made = cause_in_operations(found.operations, found.tensor, codes, recording.entries[place].dtype, autocast)
-        cause = made or Cause("version" if report.notes else "function", "the operations of this device are not logged")
-    guessed = "codes are equal" not in cause.why and "all codes" not in cause.why
-    single = found.differing == 1 and found.found is not None and found.recorded is not None
-    if guessed and single and (found.found ^ found.recorded).bit_count() == 1:  # type: ignore[operator]
+        made = cause_in_operations(
+            found.operations, found.since, found.tensor, codes, recording.entries[place].dtype, autocast
+        )
+        cause = made or Cause("function", "no operation was seen before this tensor")
+    if cause.shown:
+        return cause
+    if _is_one_bit(comparison, found):
         return cause._replace(
-            kind="recording",
-            why=f"one bit of one code differs, and no other way of {cause.operation or 'the operation'} gives it: a "
-            "changed bit in memory or in the file",
+            kind="recording", why=f"one bit of one code differs, which no rounding explains: a bit that changed in "
+            f"memory or in the file; {cause.why}",
         )  # fmt: skip
     versions = [note for note in report.notes if note.startswith("version")]
-    if guessed and versions and cause.kind != "unverified":
+    if versions and cause.kind != "unverified":
         return cause._replace(kind="version", why=f"{versions[0]}; {cause.why}")
     return cause
 
 
+def _is_one_bit(comparison: _Comparison, found: _Found) -> bool:
+    """Return whether one bit of one code differs, and no rounding explains it.
+
+    A rounding can change the last bits. A weight that differs in its last bit differs in the next step, too, unless the
+    recorded run went on with another weight.
+    """
+    if found.differing != 1 or found.found is None or found.recorded is None:
+        return False
+    changed = found.found ^ found.recorded
+    last = found.place.step == comparison.recording.facts["steps"] - 1
+    alone = found.place.part == "updated" and comparison.differences == 1 and not last
+    return changed.bit_count() == 1 and (changed >= 4 or alone)
+
+
 def _cause_of_update(
-    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None, policy: str,
+    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None, policy: str | None,
     report: TwinReport,
 ) -> Cause:  # fmt: skip
     """Return the likeliest cause of a difference after the optimizer."""
     changed = [note for note in report.notes if note.startswith("optimizer")]
     name = type(stepper.optimizer).__name__
     if changed:
-        return Cause("optimizer", f"{changed[0]}; all codes of the gradient are equal", operation=name)
+        return Cause("optimizer", f"{changed[0]}; the gradient is equal", operation=name, shown=True)
     if update is None or stepper.scaler is not None or found.place.name not in update.weights:
         return Cause("optimizer", "the gradient is equal, and the weight after the optimizer is not", operation=name)
     names = [key for key, _ in stepper.model.named_parameters()]
@@ -567,4 +582,3 @@ def _cause_of_update(
         stepper.definition.optimizer_of, group, update.state["state"].get(number, {}), before, gradient, found.tensor,
         codes, policy,
     )  # fmt: skip
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +108,12 @@ class Definition:
 
     @classmethod
     def _from_namespace(cls, find: Callable[[str], Any], name: str, source: str) -> Definition:
-        found = {each: find(each) for each in (*_NEEDED, "forward", "scaler")}
+        found: dict[str, Any] = {each: find(each) for each in (*_NEEDED, "forward", "scaler")}
         for each, what in _NEEDED.items():
             if not callable(found[each]):
                 raise ValueError(f"{name} has no function {each}: {what}")
-        return cls(name, **{key: each if callable(each) else None for key, each in found.items()}, source=source)
+        given: dict[str, Any] = {key: each if callable(each) else None for key, each in found.items()}
+        return cls(name, **given, source=source)
 
     # -- checked calls -------------------------------------------------------------------------------------------------
 
@@ -129,7 +130,9 @@ class Definition:
         with _named(f"{self.name}: batch({step}) failed"):
             batch = self.batch(step)
         if not isinstance(batch, tuple | list) or not len(batch):
-            raise ValueError(f"{self.name}: batch({step}) must return a tuple (inputs, ...), not {type(batch).__name__}")
+            raise ValueError(
+                f"{self.name}: batch({step}) must return a tuple (inputs, ...), not {type(batch).__name__}"
+            )
         return batch
 
     def output_of(self, model: torch.nn.Module, batch: Any) -> Any:
@@ -164,7 +167,7 @@ class Definition:
 
 
 @contextmanager
-def _searched(folder: Path | None) -> Any:
+def _searched(folder: Path | None) -> Iterator[None]:
     """Let imports find the modules of a folder."""
     if folder is not None:
         sys.path.insert(0, str(folder))
@@ -176,7 +179,7 @@ def _searched(folder: Path | None) -> Any:
 
 
 @contextmanager
-def _named(what: str) -> Any:
+def _named(what: str) -> Iterator[None]:
     """Turn an error of the user's functions into a ValueError that names the function."""
     try:
         yield

@@ -186,7 +186,8 @@ def _device(device: str) -> dict[str, Any]:
     major, minor = torch.cuda.get_device_capability()
     return {
         "device": known, "device_name": name, "emulated": False, "capability": f"{major}.{minor}", "driver": _driver(),
-        "cudnn": torch.backends.cudnn.version(), "processors": torch.cuda.get_device_properties(0).multi_processor_count,
+        "cudnn": torch.backends.cudnn.version(),
+        "processors": torch.cuda.get_device_properties(0).multi_processor_count,
     }  # fmt: skip
 
 

@@ -169,7 +169,8 @@ class Stepper:
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None or self.device != "cuda":
             return nullcontext()
-        return torch.autocast("cuda", AUTOCAST[self.autocast])
+        chosen: AbstractContextManager[Any] = torch.autocast("cuda", AUTOCAST[self.autocast])
+        return chosen
 
     def run(
         self, step: int, batch: Any = None, *, before_update: Callable[[], None] | None = None, observed: bool = True
