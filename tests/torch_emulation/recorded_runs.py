@@ -160,7 +160,7 @@ def place_of(name, key):
 
 def as_recording(key, recorded, steps):
     """A recorded run as `floatsim twin record` would have written it. It lacks batches, and modules of most steps."""
-    name, fmt, _, loss = key.split("|")
+    _, fmt, _, loss = key.split("|")
     recording = ft.Recording({
         "device": "h200", "device_name": "NVIDIA H200", "emulated": False, "versions": VERSIONS, "steps": steps,
         "settings": {}, "autocast": fmt if loss.endswith("-autocast") else None, "kernels": [],
@@ -178,7 +178,7 @@ def as_recording(key, recorded, steps):
 def tensor(numbers, fmt):
     """The tensor of codes, in FP32 or in the format of the run."""
     dtype = torch.float32 if numbers.dtype == np.uint32 else DTYPES[fmt]
-    return torch.from_numpy(np.ascontiguousarray(numbers).view(f"int{8 * numbers.itemsize}")).view(dtype)
+    return torch.from_numpy(numbers.view(f"int{8 * numbers.itemsize}").copy()).view(dtype)
 
 
 # -- the sample --------------------------------------------------------------------------------------------------------

@@ -64,9 +64,10 @@ _ROUNDINGS: dict[RoundingName, str] = {
     "toward_positive": "rounded toward +infinity", "toward_negative": "rounded toward -infinity",
 }  # fmt: skip
 
-_ENOUGH = 0.999
-"""The share of equal codes from which a candidate explains a difference. Candidates that are computed in FP64 differ
-from FP32 about once in 2^13 elements, where an FP32 result lies next to a boundary of BF16."""
+_ENOUGH, _FEWER = 0.999, 8
+"""A candidate explains a difference if all codes are equal; or if at least this share is, and the others are at most an
+eighth of those that differ. Candidates that are computed in FP64 differ from FP32 about once in 2^13 elements, where an
+FP32 result lies next to a boundary of BF16."""
 
 
 class Cause(NamedTuple):
@@ -165,7 +166,7 @@ def cause_in_operations(
         for kind, text, candidate in _candidates(maker, view, autocast):
             moved = view.of(candidate)
             equal = -1 if moved is None else int((moved == recorded).sum())
-            if equal >= _ENOUGH * total and equal > before:
+            if equal == total or ((total - equal) * _FEWER <= total - before and equal >= _ENOUGH * total):
                 why = f"{maker.name}: {equal} of {total} codes are equal if it is, for example, {text}"
                 return Cause(kind, why, *place, shown=True)
     notes = [*maker.unverified, *(note for each in operations[since:] for note in each.unverified)]

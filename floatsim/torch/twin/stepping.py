@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_map_only
 
 from floatsim.torch.modules import paths
 from floatsim.torch.twin.definition import Definition
+from floatsim.torch.twin.operations import without_modes
 from floatsim.torch.twin.recording import Place
 
 __all__ = ["AUTOCAST", "Stepper", "flat_tensors", "settings", "with_settings"]
@@ -163,8 +164,9 @@ class Stepper:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def batch(self, step: int) -> Any:
-        """Return the batch of a step on the device."""
-        return tree_map_only(torch.Tensor, lambda x: x.to(self.device), self.definition.batch_of(step))
+        """Return the batch of a step on the device. PyTorch computes it on the CPU, also inside an emulation."""
+        with without_modes():
+            return tree_map_only(torch.Tensor, lambda x: x.to(self.device), self.definition.batch_of(step))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.autocast is None or self.device != "cuda":
