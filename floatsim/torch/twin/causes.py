@@ -25,6 +25,7 @@ from floatsim.torch.emulation import emulate
 from floatsim.torch.tensors import format_of_dtype, read
 from floatsim.torch.twin.operations import Operation
 from floatsim.torch.twin.recording import codes_of
+from floatsim.training.policies.named import PolicyLike
 
 __all__ = ["KINDS", "Cause", "cause_in_operations", "cause_in_optimizer", "in_dtype", "kind_of"]
 
@@ -331,7 +332,7 @@ def _result(found: Any, view: _View) -> torch.Tensor:
 def cause_in_optimizer(
     make: Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer], group: Mapping[str, Any],
     state: Mapping[str, Any], before: torch.Tensor, gradient: torch.Tensor | None, found: torch.Tensor,
-    recorded: np.ndarray[Any, Any] | None, policy: str | None,
+    recorded: np.ndarray[Any, Any] | None, policy: PolicyLike | None,
 ) -> Cause:  # fmt: skip
     """Return the likeliest cause of a difference in a weight after the optimizer: other constants, or another kernel.
 
@@ -345,7 +346,7 @@ def cause_in_optimizer(
         The weight before the step, its gradient, and the weight after it.
     recorded : ndarray, optional
         The recorded codes after the step.
-    policy : str, optional
+    policy : Policy or str, optional
         The policy of the emulation. Default: PyTorch on this CPU.
     """
     name = ""

@@ -23,6 +23,7 @@ from floatsim.torch.twin.operations import Operation, OperationLog, without_mode
 from floatsim.torch.twin.record import facts_of_optimizer, policy_of
 from floatsim.torch.twin.recording import DESCRIBED, Place, Recording, sha256_of
 from floatsim.torch.twin.stepping import AUTOCAST, Stepper, flat_tensors, with_settings
+from floatsim.training.policies.named import PolicyLike
 
 __all__ = ["Counted", "Difference", "TwinReport", "check_twin"]
 
@@ -280,7 +281,9 @@ class _Comparison:
 
 
 @with_keyword_hints
-def check_twin(path: str | Path | Recording, definition: Any = None, *, device: str | None = None) -> TwinReport:
+def check_twin(
+    path: str | Path | Recording, definition: Any = None, *, device: str | None = None, policy: PolicyLike | None = None
+) -> TwinReport:
     """Compute a recorded training run again on this CPU, and compare all bits, module by module and step by step.
 
     Parameters
@@ -291,6 +294,9 @@ def check_twin(path: str | Path | Recording, definition: Any = None, *, device: 
         The run, as in `ft.record_twin`. Default: the text of MODEL.py in the recording, which is run.
     device : str, optional
         "h200" or "cpu". Default: the device of the recording.
+    policy : Policy or str, optional
+        A policy in place of the device's, to see whether it has the recorded bits: one with another order in a module,
+        for example. Default: the policy of the device.
 
     Returns
     -------
@@ -339,7 +345,8 @@ def check_twin(path: str | Path | Recording, definition: Any = None, *, device: 
     comparison = _Comparison(recording)
     stepper = Stepper(functions, comparison.keep)
     _check_structure(recording, stepper.model, functions.name)
-    policy = policy_of(device, autocast) if device in DESCRIBED else None
+    if policy is None and device in DESCRIBED:
+        policy = policy_of(device, autocast)
     report = TwinReport(device, steps, notes=_notes(facts, device, stepper))
     stepper.initial()
     _load_recorded(comparison, stepper.model)
@@ -498,7 +505,7 @@ def _changed_options(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> lis
 
 
 def _difference(
-    comparison: _Comparison, stepper: Stepper, update: _Update | None, policy: str | None,
+    comparison: _Comparison, stepper: Stepper, update: _Update | None, policy: PolicyLike | None,
     autocast: str | None, report: TwinReport,
 ) -> Difference:  # fmt: skip
     """Return the first difference with its likeliest cause."""
@@ -514,7 +521,7 @@ def _difference(
 
 
 def _cause(
-    comparison: _Comparison, found: _Found, stepper: Stepper, update: _Update | None, policy: str | None,
+    comparison: _Comparison, found: _Found, stepper: Stepper, update: _Update | None, policy: PolicyLike | None,
     autocast: str | None, report: TwinReport,
 ) -> Cause:  # fmt: skip
     place, recording = found.place, comparison.recording
@@ -560,7 +567,7 @@ def _is_one_bit(comparison: _Comparison, found: _Found) -> bool:
 
 
 def _cause_of_update(
-    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None, policy: str | None,
+    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None, policy: PolicyLike | None,
     report: TwinReport,
 ) -> Cause:  # fmt: skip
     """Return the likeliest cause of a difference after the optimizer."""
