@@ -24,6 +24,7 @@
 # %%
 try:
     import dataclasses
+    import tempfile
 
     import matplotlib.pyplot as plt
     import numpy as np
@@ -84,14 +85,14 @@ table(("", "codes", "differing"), rows)
 # %%
 losses = [recording.codes[ft.Place(step, "loss")].view(np.float32).item() for step in range(facts["steps"])]
 Markdown(
-    f"**{report.codes:,} codes were compared, and {report.differing} differ.** The loss falls from {losses[0]:.4f} to "
-    f"{losses[-1]:.4f} in {facts['steps']} steps, and each loss has the same 32 bits here and on the GPU. "
+    f"**{report.codes:,} codes were compared, and {report.differing} differ.** Each step has a batch of its "
+    f"own. Its loss, {losses[0]:.4f} at first and {losses[-1]:.4f} at last, has the same 32 bits here and on the GPU. "
     f"Operations that were not compared with the GPU before: {len(report.unverified)}."
 )
 
 # %% [markdown]
-# This is not luck of equal rounding. PyTorch itself on this machine's CPU has other bits from the first step on. Its
-# version and its processor decide which:
+# Equal bits are no matter of course. PyTorch itself, on this machine's CPU, has others. Its version and its processor
+# decide which:
 
 # %%
 on_cpu = ft.check_twin(path, device="cpu")
@@ -130,7 +131,8 @@ def weights_by_step(report):
 
 
 source = ft.Definition.from_source(facts["model"]["source"])
-twin = ft.record_twin(source, "twin.npz", device="h200", steps=facts["steps"])
+with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+    twin = ft.record_twin(source, file.name, device="h200", steps=facts["steps"])
 curve = weights_by_step(ft.check_twin(twin, policy=changed))
 recorded_steps = [row.step for row in report.rows if row.part == "updated"]
 equal = weights_by_step(report)
@@ -138,8 +140,8 @@ total = sum(codes.size for place, codes in twin.codes.items() if place[:2] == (0
 print("differing weights, one order changed:", *curve)
 
 # %% [markdown]
-# The picture has the curve on the left. On the right are the weights of the first layer, 64 x 128, after the last step.
-# A dot is a weight whose 16 bits differ from those of the H200:
+# The picture has the curve on the left. On the right are the 64 x 128 weights of the first layer after the last step. A
+# dot is a weight whose 16 bits differ from those of the H200:
 
 # %% tags=["picture"]
 model = source.build()
@@ -154,20 +156,24 @@ other = model.state_dict()["0.weight"].view(torch.int16).numpy().view(np.uint16)
 
 last = ft.Place(facts["steps"] - 1, "updated", "0.weight")
 maps = {"the twin": differing(last, twin), "one order changed": other != recording.codes[last]}
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=(2.2, 1, 1), layout="constrained")
-axes[0].plot(curve, "o-", color="C1", label="one order changed")
-axes[0].plot(recorded_steps, equal, "s", color="C0", markersize=8, label="the twin, compared with the H200")
-axes[0].set_yscale("symlog", linthresh=1)
-axes[0].set(xlabel="training step", ylabel=f"weights that differ, of {total:,}", xticks=range(0, facts["steps"], 3))
-axes[0].set_title("A laptop and an H200")
-axes[0].legend(loc="center left")
-for ax, (name, differs), colour in zip(axes[1:], maps.items(), ("C0", "C1"), strict=True):
+figure, axes = plt.subplot_mosaic(
+    [["curve", "the twin"], ["curve", "one order changed"]],
+    figsize=(10, 4.2),
+    width_ratios=(1.6, 1),
+    layout="constrained",
+)
+ax = axes["curve"]
+ax.plot(curve, "o-", color="C1", label="one order changed")
+ax.plot(recorded_steps, equal, "s", color="C0", markersize=8, label="the twin")
+ax.set_yscale("symlog", linthresh=1)
+ax.set(xlabel="training step", ylabel=f"weights that differ from the H200's, of {total:,}", xticks=range(0, 20, 3))
+ax.set_title("A laptop and an H200: 20 steps of training in BF16")
+ax.legend(loc="center right")
+for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
     rows, columns = np.nonzero(differs.T)
-    ax.scatter(columns, rows, s=4, color=colour)
-    ax.set(
-        title=f"{name}:\n{differs.sum()} of {differs.size:,} differ", xlim=(0, 128), ylim=(64, 0), xticks=[], yticks=[]
-    )
-    ax.set_aspect("equal")
+    axes[name].scatter(columns, rows, s=4, color=colour)
+    axes[name].set(title=f"{name}: {differs.sum()} of {differs.size:,} differ", xlim=(0, 128), ylim=(64, 0))
+    axes[name].set(xticks=[], yticks=[], aspect="equal")
 
 # %% [markdown]
 # ## Where it ends
@@ -230,8 +236,10 @@ for ax, (name, differs), colour in zip(axes[1:], maps.items(), ("C0", "C1"), str
 # >>> damaged = ft.Recording.read(path)
 # >>> damaged.codes[ft.Place(4, "updated", "3.weight")][2, 7] ^= 1 << 9
 # >>> found = ft.check_twin(damaged).first
-# >>> str(found.place), found.index, found.kind, found.why
-# ('step4/updated/3.weight', (2, 7), 'recording', 'the codes of step4/updated/3.weight do not have the hash that was recorded with them')
+# >>> str(found.place), found.index, found.kind
+# ('step4/updated/3.weight', (2, 7), 'recording')
+# >>> found.why
+# 'the codes of step4/updated/3.weight do not have the hash that was recorded with them'
 # ```
 #
 # Each tensor is recorded with its hash.
