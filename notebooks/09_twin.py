@@ -101,8 +101,9 @@ Markdown(f"PyTorch on a CPU has all bits of the H200: **{'yes' if on_cpu else 'n
 # %% [markdown]
 # ## One order changes
 #
-# The last layer adds 128 products for each result. The GPU adds them in one chain of instructions. Many kernels split
-# such a sum in two parts and add the parts (["split-K"](../docs/sums.md#split-k)). Both orders are correct. A policy
+# The last layer adds 128 products for each result. The GPU adds them in one chain of
+# [instructions](../docs/glossary.md#instruction). Many kernels split such a sum in two parts and add the parts
+# (["split-K"](../docs/sums.md#split-k)). Both orders are correct. A policy
 # can state one for a single module:
 
 # %%
@@ -182,9 +183,9 @@ for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
 # others, and `strict=True` refuses them. Not predicted are:
 #
 # - kernels that nobody recorded: the name of a kernel says how it adds, but which kernel cuBLAS chooses depends on
-#   shapes, versions and settings. This kind of network has aligned sizes and at most 1,024
-#   [terms](../docs/glossary.md#term), where all recorded kernels add in one chain;
-# - GELU in FP32, dropout, whose random numbers are drawn otherwise on a GPU, and convolutions;
+#   shapes, versions and settings. Sums of at most 1,024 [terms](../docs/glossary.md#term) were one chain in all
+#   recordings if the sizes are multiples of 8. The last layer has 10 columns, and its kernel was recorded;
+# - operations that were not compared, such as GELU in FP32, and dropout, which draws other numbers on a GPU;
 # - sums by atomic additions, which even the GPU does not repeat;
 # - other GPUs and other versions: this is one H200 with PyTorch 2.11.0 and CUDA 13.0.
 #

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,15 @@ import floatsim as fs  # noqa: E402
 import floatsim.torch as ft  # noqa: E402
 from floatsim.accumulation import Epilogue, parse  # noqa: E402
 from floatsim.torch import devices  # noqa: E402
-from floatsim.torch.tensors import read  # noqa: E402
+from floatsim.torch.tensors import read, tensor_of  # noqa: E402
 from floatsim.torch.twin.kernels import annotated, kernels_by_module  # noqa: E402
 from tests.torch_emulation import recorded_runs as runs  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
+needs_sample = pytest.mark.skipif(not runs.SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+needs_recordings = pytest.mark.skipif(
+    runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings"
+)
 
 MODEL = '''
 import torch
@@ -78,7 +83,7 @@ def file(model):
 # -- recordings of an H200 ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not runs.SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+@needs_sample
 @pytest.mark.parametrize("key", [runs.SAMPLED[0], "mlp|fp16|sgd|mse-autocast"])
 def test_a_sample_of_a_recorded_run(key):
     with np.load(runs.SAMPLE) as recorded:
@@ -88,7 +93,20 @@ def test_a_sample_of_a_recorded_run(key):
     assert report.codes > 19_000 and not report.unverified and not report.notes
 
 
-@pytest.mark.skipif(runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings")
+@needs_sample
+@pytest.mark.full
+def test_the_recording_of_the_notebook():
+    """20 steps, all bits, and a policy with another order in one module parts from it."""
+    report = ft.check_twin(runs.TWIN)
+    assert report and report.codes == 130_660 and not report.unverified and not report.notes
+    split = ft.Gemm("bf16", accumulate="splitk(2, hopper, fp32)", backward_accumulate="fp32")
+    policy = replace(fs.training.POLICIES["h200"], name="two parts", modules={"3": split})
+    parted = ft.check_twin(runs.TWIN, policy=policy)
+    assert (str(parted.first.place), parted.first.kind) == ("step3/loss", "unverified")
+    assert [row.differing for row in parted.rows if row.part == "updated"] == [0, 0, 7, 63, 255]
+
+
+@needs_recordings
 @pytest.mark.full
 @pytest.mark.parametrize(("key", "steps"), {**runs.FORECAST, **runs.OTHERS}.items())
 def test_whole_runs(key, steps):
@@ -104,7 +122,7 @@ def test_whole_runs(key, steps):
     assert report.codes > 50_000
 
 
-@pytest.mark.skipif(runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings")
+@needs_recordings
 @pytest.mark.full
 @pytest.mark.parametrize("fmt", ["bf16", "fp16"])
 def test_every_module_of_a_step(fmt):
@@ -133,6 +151,73 @@ def test_every_module_of_a_step(fmt):
     run.build = build
     report = ft.check_twin(recording, run)
     assert report and report.codes >= 35_000, report
+
+
+# -- faults in a recording of an H200 ----------------------------------------------------------------------------------
+
+TWIN_KEY = runs.SAMPLED[0]
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    with np.load(runs.SAMPLE) as content:
+        return runs.as_recording(TWIN_KEY, content, 2)
+
+
+def array_of(recording, name):
+    place = ft.Place.parse(name)
+    return fs.FloatArray(recording.codes[place], fs.as_format(recording.entries[place].dtype))
+
+
+def weight_gradient_in_parts(recording):
+    """The gradient of the first weights, added in the other direction."""
+    x = runs.definition(TWIN_KEY).batch(0)[0]
+    found = fs.matmul(array_of(recording, "step0/gradient/0").T, read(x), accumulate="sequential(bf16)", format="bf16")
+    return "step0/weight_gradient/0.weight", found
+
+
+def last_layer_in_two_parts(recording):
+    x, weight, bias = (array_of(recording, name) for name in ("step0/forward/2", "initial/3.weight", "initial/3.bias"))
+    order = Epilogue(parse("splitk(2, blocked(hopper, 16, bf16), bf16)", fs.FP32), fs.FP32)
+    return "step0/forward/3", fs.matmul(x, weight.T, bias, accumulate=order, format="bf16")
+
+
+def last_layer_toward_zero(recording):
+    x, weight, bias = (array_of(recording, name) for name in ("step0/forward/2", "initial/3.weight", "initial/3.bias"))
+    wide = fs.add(fs.matmul(x, weight.T, accumulate="hopper", format="fp32"), fs.convert(bias, "fp32"))
+    return "step0/forward/3", fs.convert(wide, "bf16", rounding="toward_zero")
+
+
+def gelu_by_tanh(recording):
+    return "step0/forward/1", fs.library_function("gelu_tanh", array_of(recording, "step0/forward/0"))
+
+
+def gelu_toward_zero(recording):
+    exact = F.gelu(torch.from_numpy(array_of(recording, "step0/forward/0").values.astype(np.float64))).numpy()
+    return "step0/forward/1", fs.array(exact, "bf16", rounding="toward_zero")
+
+
+IN_AN_H200 = {
+    weight_gradient_in_parts: ("0", "order", "gradient"), last_layer_in_two_parts: ("3", "order", "forward"),
+    last_layer_toward_zero: ("3", "cast", "forward"), gelu_by_tanh: ("1", "function", "forward"),
+    gelu_toward_zero: ("1", "cast", "forward"),
+}  # fmt: skip
+
+
+@needs_sample
+@pytest.mark.parametrize("fault", IN_AN_H200)
+def test_faults_in_a_recording_of_an_h200(fault, recorded):
+    """One recorded tensor is replaced by another way to compute it. The others are those of the GPU."""
+    name, changed = fault(recorded)
+    place = ft.Place.parse(name)
+    assert (changed.codes != recorded.codes[place]).any()
+    copy = ft.Recording(dict(recorded.facts), dict(recorded.entries), dict(recorded.codes))
+    del copy.entries[place]
+    copy.add(place, tensor_of(changed, torch.bfloat16))
+    report = ft.check_twin(copy, runs.definition(TWIN_KEY))
+    module, kind, direction = IN_AN_H200[fault]
+    assert (report.first.place, report.first.module, report.first.kind) == (place, module, kind), report.first
+    assert report.first.direction == direction and report.differing == report.first.differing
 
 
 # -- clean recordings --------------------------------------------------------------------------------------------------
