@@ -567,8 +567,8 @@ def _is_one_bit(comparison: _Comparison, found: _Found) -> bool:
 
 
 def _cause_of_update(
-    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None, policy: PolicyLike | None,
-    report: TwinReport,
+    found: _Found, codes: np.ndarray[Any, Any] | None, stepper: Stepper, update: _Update | None,
+    policy: PolicyLike | None, report: TwinReport,
 ) -> Cause:  # fmt: skip
     """Return the likeliest cause of a difference after the optimizer."""
     changed = [note for note in report.notes if note.startswith("optimizer")]

@@ -76,9 +76,9 @@ class OperationLog(TorchDispatchMode):  # type: ignore[misc]
 
     Examples
     --------
-    >>> model = torch.nn.Linear(2, 1)
+    >>> model, x = torch.nn.Linear(2, 1), torch.ones(1, 2)
     >>> with OperationLog(model, Counter) as log:
-    ...     _ = model(torch.ones(1, 2))
+    ...     _ = model(x)
     >>> [(each.name, each.module, each.backward) for each in log.operations]
     [('addmm', 'Linear', False)]
     """
