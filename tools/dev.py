@@ -55,7 +55,7 @@ COMMANDS = {
         [["tools/test_pythons.py"]],
     ),
     "test-libraries": Command(
-        "exchange of arrays with torch and JAX, floatsim.torch and its notebook",
+        "exchange of arrays with torch and JAX, floatsim.torch and its notebooks",
         "test-libraries",
         [
             _pytest(
@@ -63,7 +63,7 @@ COMMANDS = {
                 *["-k", LIBRARIES],
             ),
             _pytest("tests/torch_emulation", "floatsim/torch", "tests/testing/test_real_kernels.py"),
-            ["notebooks/run.py", "07_pytorch"],
+            ["notebooks/run.py", "07_pytorch", "09_twin"],
         ],
     ),
     "notebooks": Command(
