@@ -137,6 +137,15 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             raise NotImplementedError(f"{found}; strict=True refuses what was not compared with the device")
         self.run.unverified[found] += 1
 
+    @contextmanager
+    def as_part(self, operation: str) -> Iterator[None]:
+        """Let the formats of an operation hold for its parts in a block."""
+        outer, self._outer = self._outer, self._outer or operation
+        try:
+            yield
+        finally:
+            self._outer = outer
+
     # -- leaving, saving and resuming ----------------------------------------------------------------------------------
 
     @contextmanager
@@ -359,12 +368,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         return self._inside(entry, func.decompose, args, kwargs)
 
     def _inside(self, entry: Entry, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        outer, self._outer = self._outer, self._outer or entry.operation
-        try:
-            with self:
-                return function(*args, **kwargs)
-        finally:
-            self._outer = outer
+        with self.as_part(entry.operation), self:
+            return function(*args, **kwargs)
 
     def _native(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation in PyTorch that is not covered, and round its results.
@@ -807,7 +812,7 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         stack.callback(mode.storage.stop)
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
-        stack.enter_context(choices_of(policy.device, mode.unverified))
+        stack.enter_context(choices_of(policy.device, mode.unverified, mode.as_part))
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)
