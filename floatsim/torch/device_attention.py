@@ -57,7 +57,7 @@ _HEADS = (1, 2)
 _MATH_GRADIENTS = (*((*_HEADS, length, 64) for length in (64, 128, 200)), (2, 4, 32, 16))
 
 BACKENDS: dict[str, Backend] = {
-    "cudnn": Backend("cudnn-attention", "flash-attention-2", {16: 32, 64: 512, 128: 200}, block=128),
+    "cudnn": Backend("cudnn-attention", "cudnn-attention", {16: 32, 64: 512, 128: 200}, {64: 64}, block=128),
     "flash": Backend("flash-attention-2", "flash-attention-2", {64: 512, 128: 200}, {64: 200}),
     "efficient": Backend("efficient-attention", "math", {64: 512}, block=64),
     "math": Backend(
@@ -206,7 +206,10 @@ def _computed(
     recipe = backend.recipe if function is attention else backend.gradients
     if half and not isinstance(mask, FloatArray) and recipe != "math":
         kernel, size = KERNELS[f"{name}-kernel"], arrays[-2].shape[-1]
-        block = backend.block if kernel.block(size) is None and function is attention else None
+        if function is attention:
+            block = backend.block if kernel.block(size) is None else None
+        else:
+            block = backend.block if noted else None
         try:
             return function(*arrays, mask=mask, scale=scale, recipe=recipe, block=block)
         except ValueError:  # more blocks, or another head size, than its order is known for
@@ -219,7 +222,8 @@ def _attention_backward(
     c: Call, gradient: Any, query: Any, key: Any, value: Any, output: Any, kept: Any, dropout_p: float,
     is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, ...]:  # fmt: skip
-    heads, (name, own) = key.shape[-3], (names[int(n)] for names, n in zip((_NAMES, _FORMATS), kept, strict=True))
+    heads, (place, width) = key.shape[-3], map(int, kept)
+    name, own = _NAMES[place], _FORMATS[width]
     half = own != FP32
     why = _doubt(name, query, key, value, attn_mask, True) if half else f"{name}: operands in FP32"
     if why:
@@ -280,10 +284,8 @@ def attention_of(own: Callable[..., Any], unverified: Callable[..., None]) -> Ca
             what = f"dropout_p={dropout_p}" if dropout_p > 0 else "a mask that requires a gradient"
             unverified("scaled_dot_product_attention", shapes, f"{what}: computed step by step, as by math")
             found = torch.ops.aten._scaled_dot_product_attention_math(query, key, value, enable_gqa=enable_gqa, **words)
-            return found[0]  # type: ignore[no-any-return]
+            return found[0]
         operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return operation(  # type: ignore[no-any-return]
-            query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
-        )[0]
+        return operation(query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale)[0]
 
     return scaled_dot_product_attention

@@ -567,7 +567,7 @@ def choices_of(
     """Let PyTorch choose as on a GPU.
 
     Optimizers run on lists of tensors (foreach), rms_norm is one operation, and attention is that of the GPU. A linear
-    layer of an input that is not contiguous is a product and a sum. Both are its parts: autocast converts the bias, too.
+    layer of an input that is not contiguous is a product and a sum, its parts: autocast converts the bias, too.
 
     Parameters
     ----------
@@ -588,7 +588,7 @@ def choices_of(
                 return norm(x, shape, weight, eps)  # its parts, on a GPU too
             return torch.ops.aten._fused_rms_norm(x, shape, weight, eps)[0]
 
-        def linear_layer(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - PyTorch's name
+        def linear_layer(input: Any, weight: Any, bias: Any = None) -> Any:
             if bias is None or input.is_contiguous():
                 return linear(input, weight, bias)
             with as_part("linear"):
