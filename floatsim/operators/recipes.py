@@ -412,8 +412,8 @@ _NAMED = (
         source="cuDNN 9.19 in PyTorch 2.11.0 on an H200 (SDPBackend.CUDNN_ATTENTION), FP16 or BF16 operands, from "
         "results: key blocks from the first to the last, ex2.approx and rcp.approx",
         evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits; 2 x 4 heads with d of 16 "
-        "and 32 keys, too. Gradients: d of 64 and 64 keys: all bits. Of more keys up to 0.5 % differ, and with d of 16 one "
-        "bit of an intermediate.",
+        "and 32 keys, too. Gradients: d of 64 and 64 keys: all bits. Of more keys up to 0.5 % differ, and with d of 16 "
+        "one bit of an intermediate.",
     ),
     Recipe(
         "efficient-attention",

@@ -475,7 +475,7 @@ _FUNCTIONS = (
 )
 _AS_OTHERS = (
     "neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward lerp "
-    "nll_loss_backward embedding mse_loss mse_loss_backward"
+    "nll_loss_backward embedding mse_loss mse_loss_backward _amp_foreach_non_finite_check_and_unscale_"
 )
 
 DEVICES: dict[str, Device] = {
@@ -560,6 +560,27 @@ def entry_on(device: str, entry: Entry) -> Entry:
     return replace(entry, compared=entry.name in row.as_others)
 
 
+class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]
+    """rms_norm as one operation of ATen, and its gradient as another one. A CPU takes both apart."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, shape: Any, weight: torch.Tensor | None, eps: float | None) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            result, root = torch.ops.aten._fused_rms_norm(x, shape, weight, eps)
+        ctx.shape = shape
+        ctx.save_for_backward(x, root, weight)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, root, weight = ctx.saved_tensors
+        mask = [ctx.needs_input_grad[0], weight is not None and ctx.needs_input_grad[2]]
+        with torch._C._AutoDispatchBelowAutograd():
+            by_x, by_weight = torch.ops.aten._fused_rms_norm_backward(gradient, x, ctx.shape, root, weight, mask)
+        return by_x, None, by_weight, None
+
+
 @contextmanager
 def choices_of(
     device: str, unverified: Callable[..., None], as_part: Callable[[str], AbstractContextManager[None]]
@@ -586,7 +607,7 @@ def choices_of(
         def rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
             if type(x) not in (torch.Tensor, torch.nn.Parameter) or (weight is not None and weight.dtype != x.dtype):
                 return norm(x, shape, weight, eps)  # its parts, on a GPU too
-            return torch.ops.aten._fused_rms_norm(x, shape, weight, eps)[0]
+            return _FusedRmsNorm.apply(x, shape, weight, eps)
 
         def linear_layer(input: Any, weight: Any, bias: Any = None) -> Any:
             if bias is None or input.is_contiguous():

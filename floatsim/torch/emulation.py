@@ -69,6 +69,9 @@ _COMPILES = (
 _CASTS = ("_to_copy", "copy_")
 """Operations that convert tensors to other dtypes."""
 
+_DRAWS = ("bernoulli", "bernoulli_", "native_dropout", "rand_like", "randn_like")
+"""Operations that draw random numbers in a model, such as dropout. A GPU draws others."""
+
 _ON_DEVICE = (torch.float32, torch.float16, torch.bfloat16)
 """The dtypes that were compared with a device."""
 
@@ -249,6 +252,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         if self.policy.device and entry.name in _CASTS:
             self._cast(entry, args, result)
+        elif self.policy.device and entry.name in _DRAWS:
+            self.unverified(entry.name, _shapes(floats_of(args)), "the random numbers are those of the CPU")
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
