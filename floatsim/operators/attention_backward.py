@@ -11,7 +11,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, fma, multiply
 from floatsim.formats._validation import as_index, as_real
 from floatsim.operators.attention import attention_mask, attention_probabilities, scaled_operands
-from floatsim.operators.attention_kernels import fused_gradients
+from floatsim.operators.attention_kernels import KERNELS, fused_gradients
 from floatsim.operators.computation import Array, RecipeKeywords, computation, operator
 from floatsim.operators.softmax_backward import softmax_gradient
 
@@ -53,7 +53,9 @@ def attention_backward(
     scale : float, optional
         Default: 1 / sqrt(d). Rounded to the format of the step that it multiplies.
     block : int, optional
-        For "flash-kernel", the numbers of queries and of keys of a block. Default: 128, for d of 64.
+        For "flash-kernel", the numbers of queries and of keys of a block. Default: 128, for d of 64. For
+        "cudnn-kernel", which needs it for d other than 64, and for more than 64 queries or keys, whose bits are not all
+        known.
     {keywords}
 
     Returns
@@ -89,6 +91,12 @@ def attention_backward(
     query_gradient and key_gradient are the products times scale. The kernel adds three and more blocks of keys in no
     fixed order, so they are refused.
 
+    "cudnn-kernel": the same with these differences. delta_pairs: a lane multiplies two elements and adds them with one
+    rounding; delta_lanes adds the pairs. natural_max = max * scale; logsumexp = log * ln(2) + natural_max, one
+    rounding. natural_scores = scores * scale; power_shifted = natural_scores - logsumexp; power_exponent =
+    power_shifted * log2(e); power = ex2.approx(power_exponent). scaled_result = result * scale, before the conversion
+    to rounded_result, and the products are the gradients. The blocks of queries run from the first to the last.
+
     Examples
     --------
     >>> import floatsim as fs
@@ -112,10 +120,10 @@ def attention_backward(
         def turned(x: Array) -> Array:
             return np.swapaxes(x, -1, -2)
 
-        if c.variant == "flash-kernel":
+        if c.variant in KERNELS:
             kept, addend = attention_mask(mask, causal, q.shape[-2], k.shape[-2])
             if addend is not None:
-                raise TypeError("mask must be booleans for the variant 'flash-kernel'")
+                raise TypeError(f"mask must be booleans for the variant {c.variant!r}")
             size = None if block is None else as_index(block, "block", 1, 1 << 31)
             found = fused_gradients(c, g, q, k, v, kept, factor, size)
             return AttentionGradients(*(c.result(c.converted("output", each)) for each in found))

@@ -40,8 +40,8 @@ MULTIPROCESSORS = 132
 MOST_SPLITS = 16
 """The parts of the keys whose weights are added in the order of the step "weight_sum": one for each thread."""
 
-GRADIENT_SIZE, GRADIENT_BLOCK = 64, 128
-"""The head size of the recorded gradients, and the queries and keys of a block of their kernel."""
+GRADIENT_SIZES = {"flash-kernel": {64: 128}, "cudnn-kernel": {64: 64}}
+"""The head sizes of the recorded gradients, and the queries and keys of a block of their kernel."""
 DELTA_LANES, DELTA_ELEMENTS = 8, 8
 """The threads that share a row of outputs and their gradients, and the elements that a thread loads at a time."""
 
@@ -183,15 +183,24 @@ def fused_gradients(
     c: Computation, g: Array, q: Array, k: Array, v: Array, kept: NDArray[np.bool_] | None, scale: float,
     block: int | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Return the gradients by query, key and value in the order of FlashAttention-2 with keys in one part.
+    """Return the gradients by query, key and value in the order of a fused kernel with keys in one part.
 
-    The source is csrc/flash_attn/src/flash_bwd_kernel.h and flash_bwd_preprocess_kernel.h (T. Dao, 2023).
+    The source of FlashAttention-2 is csrc/flash_attn/src/flash_bwd_kernel.h and flash_bwd_preprocess_kernel.h
+    (T. Dao, 2023).
     """
-    kernel, (queries, d), keys = KERNELS["flash-kernel"], q.shape[-2:], k.shape[-2]
-    if block is None and d != GRADIENT_SIZE:
+    kernel, (queries, d), keys = KERNELS[c.variant], q.shape[-2:], k.shape[-2]
+    is_cudnn = c.variant == "cudnn-kernel"
+    known = GRADIENT_SIZES[c.variant].get(d)
+    if block is None and known is None:
         raise ValueError(f"the blocks of the gradients of {kernel.name} are not known for d = {d}; give block=")
-    size = GRADIENT_BLOCK if block is None else block
-    if keys > 2 * size:
+    size = known if known is not None and block is None else block
+    assert size is not None
+    if is_cudnn and block is None and max(keys, queries) > size:
+        raise ValueError(
+            f"the gradients of {kernel.name} are not known for {max(keys, queries)} queries or keys, only up to "
+            f"{size}; with block= they are computed, and some bits differ"
+        )
+    if not is_cudnn and keys > 2 * size:
         raise ValueError(
             f"{kernel.name} adds the gradients by query of {math.ceil(keys / size)} blocks of {size} keys in no fixed "
             "order; at most 2 blocks are computed"
@@ -200,27 +209,29 @@ def fused_gradients(
     def turned(x: Array) -> Array:
         return np.swapaxes(x, -1, -2)
 
-    keys_of_block = kernel.block(d) if block is None else block
-    assert keys_of_block is not None
     run = _Rows(c, q, scale)
-    output, total, largest = run.part(k, v, kept, keys_of_block, kernel.last_block_first)
+    output, total, largest = run.part(k, v, kept, block or kernel.block(d) or size, kernel.last_block_first)
     logarithm = run.logsumexp(total, largest)
     logarithm = c.select(c.nonzero(total), logarithm, c.number(0.0, logarithm))
     delta = c.sum("delta", _delta_lanes(c, g, c.converted("forward_output", output, q)))
-    scaled = c.value("scaled_logsumexp", multiply, logarithm, c.number(math.log2(math.e), logarithm))
     scores = kept_scores(c, c.product("scores", q, turned(k)), kept)
-    power = c.value("power", ex2_approx, c.value("power_shifted", subtract, run.scaled_scores(scores), scaled))
+    power = c.value("power", ex2_approx, run.exponent(scores, logarithm))
     if kept is not None and not c.has_infinity(scores):
         power = c.select(kept, power, c.number(0.0, power))
     by_probability = c.product("probability_gradient", g, turned(v))
     result = c.value("result", multiply, power, c.value("centred", subtract, by_probability, delta))
+    if is_cudnn:
+        result = c.value("scaled_result", multiply, result, c.number(scale, result))
     power, result = c.converted("rounded_power", power, q), c.converted("rounded_result", result, q)
     by_value: Array | None = None
     by_key: Array | None = None
-    for start in reversed(range(0, queries, size)):
+    starts = range(0, queries, size)
+    for start in starts if is_cudnn else reversed(starts):
         rows = slice(start, min(start + size, queries))
         by_value = c.product("value_gradient", turned(power[..., rows, :]), g[..., rows, :], by_value)
         by_key = c.product("key_product", turned(result[..., rows, :]), q[..., rows, :], by_key)
+    if is_cudnn:
+        return c.product("query_product", result, k), by_key, by_value
     by_query: Array | None = None
     for start in range(0, keys, size):
         part = c.product("query_product", result[..., start : start + size], k[..., start : start + size, :])
@@ -230,16 +241,25 @@ def fused_gradients(
 
 
 def _delta_lanes(c: Computation, g: Array, output: Array) -> Array:
-    """Return the sums of products of 8 lanes, each of 8 elements next to each other. Missing elements are +0."""
+    """Return the sums of products of 8 lanes, each of 8 elements next to each other. Missing elements are +0.
+
+    cuDNN adds two products at a time.
+    """
     padding = -g.shape[-1] % (DELTA_LANES * DELTA_ELEMENTS)
 
     def by_lane(x: Any) -> Any:
         return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, padding)]).reshape(*x.shape[:-1], -1, DELTA_ELEMENTS)
 
     left, right = c.moved(by_lane, g), c.moved(by_lane, output)
-    total = c.value("delta_lanes", multiply, left[..., 0], right[..., 0])
-    for n in range(1, DELTA_ELEMENTS):
-        total = c.value("delta_lanes", fma, left[..., n], right[..., n], total)
+    step = "delta_pairs" if c.variant == "cudnn-kernel" else "delta_lanes"
+    total: Array | None = None
+    for n in range(DELTA_ELEMENTS):
+        if n == 0 or (step == "delta_pairs" and n % 2 == 0):
+            done, total = total, c.value(step, multiply, left[..., n], right[..., n])
+            continue
+        total = c.value(step, fma, left[..., n], right[..., n], total)
+        if step == "delta_pairs":
+            total = c.converted("delta_lanes", total) if done is None else c.value("delta_lanes", add, done, total)
     return total
 
 
@@ -260,6 +280,15 @@ class _Rows:
     def scaled_scores(self, scores: Array) -> Array:
         """Return scores * scale * log2(e)."""
         return self._scaled("scaled_scores", scores)
+
+    def exponent(self, scores: Array, logarithm: Array) -> Array:
+        """Return the exponents of 2 of the probabilities, from the scores and their logsumexp."""
+        c, log2e = self._c, self._c.number(math.log2(math.e), logarithm)
+        if c.variant == "cudnn-kernel":
+            natural = c.value("natural_scores", multiply, scores, c.number(self._scale, scores))
+            return c.value("power_exponent", multiply, c.value("power_shifted", subtract, natural, logarithm), log2e)
+        scaled = c.value("scaled_logsumexp", multiply, logarithm, log2e)
+        return c.value("power_shifted", subtract, self.scaled_scores(scores), scaled)
 
     def part(
         self, k: Array, v: Array, kept: NDArray[np.bool_] | None, block: int, last_first: bool
@@ -308,8 +337,12 @@ class _Rows:
         """Return the logarithm of the sum of the exponentials of the scaled scores of a part."""
         c = self._c
         logarithm = c.value("log", lg2_approx, c.one_for_zero(total))
-        scaled = c.value("scaled_log", multiply, logarithm, c.number(math.log(2), logarithm))
-        found = c.value("logsumexp", fma, c.finite_or_zero(largest), c.number(self._scale, largest), scaled)
+        largest, ln2 = c.finite_or_zero(largest), c.number(math.log(2), logarithm)
+        scale = c.number(self._scale, largest)
+        if c.variant == "cudnn-kernel":
+            found = c.value("logsumexp", fma, logarithm, ln2, c.value("natural_max", multiply, largest, scale))
+        else:
+            found = c.value("logsumexp", fma, largest, scale, c.value("scaled_log", multiply, logarithm, ln2))
         return c.select(c.nonzero(total), found, c.lowest(found))
 
     def combined(self, parts: list[tuple[Array, Array]]) -> Array:

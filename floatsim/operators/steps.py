@@ -214,7 +214,7 @@ OPERATORS: dict[str, OperatorSteps] = {
     "attention_backward": _operator(
         "gradient query key value",
         "scores sum sum_of_products value_gradient probability_gradient query_gradient key_gradient query_product "
-        "key_product product delta",
+        "key_product product block_sum delta",
         standard="scores scaled masked max shifted exp sum quotient probabilities value_gradient probability_gradient "
         "product sum_of_products difference result scaled_result query_gradient key_gradient output",
         scale_both="scaled scaled_key scores masked max shifted exp sum quotient probabilities value_gradient "
@@ -224,6 +224,10 @@ OPERATORS: dict[str, OperatorSteps] = {
         "logsumexp forward_output delta_lanes delta scaled_logsumexp power_shifted power rounded_power "
         "probability_gradient centred result rounded_result value_gradient query_product query_sum query_gradient "
         "key_product key_gradient output",
+        cudnn_kernel=f"{_FUSED} scaled_previous difference factor block_sum lanes {_NORMALIZED} log natural_max "
+        "logsumexp forward_output delta_pairs delta_lanes delta natural_scores power_shifted power_exponent power "
+        "rounded_power probability_gradient centred result scaled_result rounded_result value_gradient query_product "
+        "key_product output",
     ),
     "conv2d_backward": _operator(
         "gradient input weight",

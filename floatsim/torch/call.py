@@ -22,7 +22,7 @@ from floatsim.formats import FP32, FloatFormat
 from floatsim.formats.rounding import Rounding
 from floatsim.torch.decisions import Resolved
 from floatsim.torch.scaling import start_scaling
-from floatsim.torch.tensors import Tag, read, tag_of, tensor_of
+from floatsim.torch.tensors import Tag, format_of_dtype, read, tag_of, tensor_of
 
 __all__ = ["Call", "Handler", "Host", "Rehearsal", "floats_of", "number", "tensors_of"]
 
@@ -137,6 +137,11 @@ class Call:
         """Return the role of a tensor: "weight", "gradient", "value", "scale" or ""."""
         tag = self.tags[id(x)] if id(x) in self.tags else tag_of(x, self.host)
         return "" if tag is None else tag.role
+
+    def format_of(self, x: torch.Tensor) -> FloatFormat:
+        """Return the number format of a tensor: that of its tag, else that of its dtype."""
+        tag = self.tags[id(x)] if id(x) in self.tags else tag_of(x, self.host)
+        return format_of_dtype(x.dtype) if tag is None else tag.format
 
     def rounded(self, x: FloatArray, fmt: FloatFormat) -> FloatArray:
         """Return x in a format."""

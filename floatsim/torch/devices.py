@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from floatsim.accumulation import Accumulation, Epilogue, TensorCore, parse
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
@@ -24,13 +25,14 @@ from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, s
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
-from floatsim.formats import BF16, FP16, FP32, FloatFormat
+from floatsim.formats import BF16, FP16, FP32
 from floatsim.operators.activations_backward import gelu_backward, silu_backward
 from floatsim.operators.norms import layer_norm, rms_norm
 from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_backward
 from floatsim.operators.softmax import log_softmax, softmax
 from floatsim.operators.softmax_backward import log_softmax_backward, softmax_backward
 from floatsim.torch.call import Call, Handler
+from floatsim.torch.device_attention import ATTENTION, attention_of
 from floatsim.torch.normalizations import NORMALIZATIONS, eps_of, norm_of_rows
 from floatsim.torch.reductions import reduced_axes
 from floatsim.torch.table import Entry
@@ -63,10 +65,10 @@ _MOST = 1024
 
 @functools.cache
 def _product_sum(
-    function: str, dtype: str, shape: tuple[int, int, int], layout: str, aligned: bool, settings: tuple[str, ...]
+    function: str, dtype: str, shape: tuple[int, ...], layout: str, aligned: bool, settings: tuple[str, ...]
 ) -> tuple[Accumulation, str]:
-    """Return how cuBLAS adds a product (M, N, K), and why this is not known, "" if it is."""
-    m, _, k = shape
+    """Return how cuBLAS adds a product ([batch,] M, N, K), and why this is not known, "" if it is."""
+    m, _, k = shape[-3:]
     if aligned and m > 1 and 1 < k <= _MOST:
         return _CHAIN, ""
     try:
@@ -79,16 +81,16 @@ def _product_sum(
 
 
 def _layout(x: torch.Tensor) -> tuple[str, int]:
-    """Return "n" for a matrix whose rows are contiguous, "t" for one whose columns are, and its leading dimension."""
-    rows, columns = x.stride()
-    if columns == 1 or x.shape[1] == 1:
-        return "n", max(rows, x.shape[1])
-    return ("t", max(columns, x.shape[0])) if rows == 1 or x.shape[0] == 1 else ("", 0)
+    """Return "n" for matrices whose rows are contiguous, "t" if their columns are, and the leading dimension."""
+    (rows, columns), (m, n) = x.stride()[-2:], x.shape[-2:]
+    if columns == 1 or n == 1:
+        return "n", max(rows, n)
+    return ("t", max(columns, m)) if rows == 1 or m == 1 else ("", 0)
 
 
 def _is_aligned(x: torch.Tensor, leading: int) -> bool:
-    """Return whether each row or column of a matrix starts at a multiple of 16 bytes, if its numbers have 16 bits."""
-    return leading % 8 == 0 and x.storage_offset() % 8 == 0
+    """Return whether each row or column of matrices starts at a multiple of 16 bytes, if their numbers have 16 bits."""
+    return leading % 8 == 0 and x.storage_offset() % 8 == 0 and (x.ndim < 3 or x.shape[0] < 2 or x.stride(0) % 8 == 0)
 
 
 def _operand(c: Call, x: torch.Tensor, like: torch.Tensor | None = None) -> FloatArray:
@@ -96,26 +98,25 @@ def _operand(c: Call, x: torch.Tensor, like: torch.Tensor | None = None) -> Floa
 
     Under autocast the gradient of a 16-bit tensor has 16 bits, also where an operation in FP32 took the tensor.
     """
-    return c.rounded(read(x), c.formats.operands if like is None else _format_of(c, like))
-
-
-def _format_of(c: Call, x: torch.Tensor) -> FloatFormat:
-    tag = c.tags.get(id(x))
-    return format_of_dtype(x.dtype) if tag is None else tag.format
+    return c.rounded(read(x), c.formats.operands if like is None else c.format_of(like))
 
 
 def _product(c: Call, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> FloatArray:
-    """Return a @ b + bias as cuBLAS: the bias after the sum in FP32, and one rounding."""
+    """Return a @ b + bias as cuBLAS: the bias after the sum in FP32, and one rounding. Batches of matrices, too."""
     left, right = (c.rounded(read(x), role) for x, role in zip((a, b), map(c.of_role, c.roles(a, b)), strict=True))
     out = c.formats.out
     (first, lda), (second, ldb) = _layout(a), _layout(b)
-    shape = a.shape[0], b.shape[1], a.shape[1]
-    function = "torch.matmul" if bias is None else "torch.nn.functional.linear"
+    shape = *a.shape[:-1], b.shape[-1], a.shape[-1]
+    function = "torch.nn.functional.linear" if bias is not None else "torch.matmul" if a.ndim == 2 else "torch.bmm"
     dtype = _DTYPES.get(left.format, str(a.dtype))
-    if not (first and second):
+    if not (first and second) and a.ndim == 2:
         order, why = _CHAIN, "an operand has neither contiguous rows nor contiguous columns"
     else:
-        aligned = left.format != FP32 and _is_aligned(a, lda) and _is_aligned(b, ldb) and shape[1] % 8 == 0
+        (a, first, lda), (b, second, ldb) = (
+            (x, layout, leading) if layout else (x.contiguous(), "n", x.shape[-1])  # PyTorch copies such batches
+            for x, layout, leading in ((a, first, lda), (b, second, ldb))
+        )
+        aligned = left.format != FP32 and _is_aligned(a, lda) and _is_aligned(b, ldb) and shape[-2] % 8 == 0
         tf32 = left.format == FP32 and torch.backends.cuda.matmul.allow_tf32
         order, why = _product_sum(function, dtype, shape, first + second, aligned, ("allow_tf32",) * tf32)
     if c.formats.accumulate != c.formats.sums:
@@ -132,6 +133,14 @@ def _addmm(c: Call, bias: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1
     if bias.ndim != 1 or (alpha, beta) != (1, 1):
         raise NotDescribedError("addmm with a matrix c, alpha or beta: only the bias of linear layers was compared")
     return _product(c, a, b, bias)
+
+
+def _baddbmm(c: Call, addend: Any, a: Any, b: Any, beta: float = 1, alpha: float = 1) -> FloatArray:
+    """Return addend + a @ b: in 16 bits the product is rounded, then the sum, as by the kernels of aligned rows."""
+    whole = addend.ndim == 3 and addend.shape == (*a.shape[:-1], b.shape[-1])
+    if not whole or (alpha, beta) != (1, 1) or c.formats.out == FP32:
+        raise NotDescribedError("baddbmm in FP32, with alpha or beta, or with an addend of another shape")
+    return c.result(c.value(add, _product(c, a, b), c.operand(addend)))
 
 
 def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> FloatArray:
@@ -194,7 +203,7 @@ def _silu_backward(c: Call, gradient: Any, x: Any) -> FloatArray:
 
 def _tanh_backward(c: Call, gradient: Any, y: Any) -> FloatArray:
     """Return gradient * (1 - y * y), each step rounded to the format of the operands."""
-    fmt = _format_of(c, y)
+    fmt = c.format_of(y)
 
     def step(function: Callable[..., Any], *operands: FloatArray) -> FloatArray:
         return c.rounded(c.value(function, *operands), fmt)
@@ -295,7 +304,7 @@ def _layer_norm_backward(
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
     g, rows = (_operand(c, each).reshape(-1, size) for each in (gradient, x))
     by_x, *others = layer_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
-    return _wanted((c.rounded(by_x, _format_of(c, x)), *others), (x.shape, shape, shape), mask)
+    return _wanted((c.rounded(by_x, c.format_of(x)), *others), (x.shape, shape, shape), mask)
 
 
 def _rms_norm(c: Call, x: Any, shape: Sequence[int], weight: Any, eps: float | None) -> tuple[FloatArray, ...]:
@@ -315,7 +324,7 @@ def _rms_norm_backward(
     _check_rows(c, "torch.native_layer_norm_backward", x, size, -1, 0)
     g, rows = (_operand(c, each).reshape(-1, size) for each in (gradient, x))
     found = rms_norm_backward(g, rows, _flat(c, weight), eps=eps_of(root), recipe=_RECIPE)
-    return _wanted((c.rounded(found.x, _format_of(c, x)), found.weight), (x.shape, shape), mask)
+    return _wanted((c.rounded(found.x, c.format_of(x)), found.weight), (x.shape, shape), mask)
 
 
 def _flat(c: Call, x: Any) -> FloatArray | None:
@@ -468,7 +477,7 @@ _FUNCTIONS = (
 )
 _AS_OTHERS = (
     "neg abs maximum minimum clamp clamp_min clamp_max relu threshold_backward lerp "
-    "nll_loss_backward embedding mse_loss mse_loss_backward"
+    "nll_loss_backward embedding mse_loss mse_loss_backward _amp_foreach_non_finite_check_and_unscale_"
 )
 
 DEVICES: dict[str, Device] = {
@@ -476,7 +485,7 @@ DEVICES: dict[str, Device] = {
         "NVIDIA H200 (sm_90), torch 2.11.0, CUDA 13.0, cuBLAS 13.1.0.3",
         {
             **{name: _function(name) for name in _FUNCTIONS.split()},
-            "mm": _product, "addmm": _addmm, "linear": _linear,
+            "mm": _product, "bmm": _product, "addmm": _addmm, "baddbmm": _baddbmm, "linear": _linear, **ATTENTION,
             "sum": _reduction("torch.sum"), "mean": _reduction("torch.mean"),
             "gelu": _gelu, "gelu_backward": _gelu_backward, "silu_backward": _silu_backward,
             "tanh_backward": _tanh_backward,
@@ -553,20 +562,67 @@ def entry_on(device: str, entry: Entry) -> Entry:
     return replace(entry, compared=entry.name in row.as_others)
 
 
+class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]
+    """rms_norm as one operation of ATen, and its gradient as another one. A CPU takes both apart."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, shape: Any, weight: torch.Tensor | None, eps: float | None) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            result, root = torch.ops.aten._fused_rms_norm(x, shape, weight, eps)
+        ctx.shape = shape
+        ctx.save_for_backward(x, root, weight)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, root, weight = ctx.saved_tensors
+        mask = [ctx.needs_input_grad[0], weight is not None and ctx.needs_input_grad[2]]
+        with torch._C._AutoDispatchBelowAutograd():
+            by_x, by_weight = torch.ops.aten._fused_rms_norm_backward(gradient, x, ctx.shape, root, weight, mask)
+        return by_x, None, by_weight, None
+
+
 @contextmanager
-def choices_of(device: str, unverified: Callable[..., None]) -> Iterator[None]:
-    """Let optimizers run on lists of tensors (foreach) as on a GPU, and note rms_norm, which a CPU takes apart."""
+def choices_of(
+    device: str, unverified: Callable[..., None], as_part: Callable[[str], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Let PyTorch choose as on a GPU.
+
+    Optimizers run on lists of tensors (foreach), rms_norm is one operation, and attention is that of the GPU. A linear
+    layer of an input that is not contiguous is a product and a sum, its parts: autocast converts the bias, too.
+
+    Parameters
+    ----------
+    device : str
+        The device of the policy, "" for none.
+    unverified : callable
+        Notes an operation, the shapes of its operands, and why it is not known to have the bits of the GPU.
+    as_part : callable
+        Returns a context in which operations are parts of the one that is named.
+    """
     module: Any = sys.modules["torch.optim.optimizer"]
     found, norm = module._get_foreach_kernels_supported_devices, torch.rms_norm
+    attention, linear = functional.scaled_dot_product_attention, functional.linear
     if device:
 
-        def noted(x: Any, *args: Any, **kwargs: Any) -> Any:
-            unverified("rms_norm", (tuple(x.shape),), "PyTorch takes it apart on a CPU, where a GPU has one kernel")
-            return norm(x, *args, **kwargs)
+        def rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
+            if type(x) not in (torch.Tensor, torch.nn.Parameter) or (weight is not None and weight.dtype != x.dtype):
+                return norm(x, shape, weight, eps)  # its parts, on a GPU too
+            return _FusedRmsNorm.apply(x, shape, weight, eps)
 
-        torch.rms_norm = noted
+        def linear_layer(input: Any, weight: Any, bias: Any = None) -> Any:
+            if bias is None or input.is_contiguous():
+                return linear(input, weight, bias)
+            with as_part("linear"):
+                return linear(input, weight, bias)
+
+        torch.rms_norm, functional.linear = rms_norm, linear_layer
+        functional.scaled_dot_product_attention = attention_of(attention, unverified)
         module._get_foreach_kernels_supported_devices = lambda: [*found(), "cpu"]
     try:
         yield
     finally:
-        module._get_foreach_kernels_supported_devices, torch.rms_norm = found, norm
+        module._get_foreach_kernels_supported_devices = found
+        torch.rms_norm, functional.linear = norm, linear
+        functional.scaled_dot_product_attention = attention

@@ -69,6 +69,9 @@ _COMPILES = (
 _CASTS = ("_to_copy", "copy_")
 """Operations that convert tensors to other dtypes."""
 
+_DRAWS = ("bernoulli", "bernoulli_", "native_dropout", "rand_like", "randn_like")
+"""Operations that draw random numbers in a model, such as dropout. A GPU draws others."""
+
 _ON_DEVICE = (torch.float32, torch.float16, torch.bfloat16)
 """The dtypes that were compared with a device."""
 
@@ -136,6 +139,15 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         if self.strict:
             raise NotImplementedError(f"{found}; strict=True refuses what was not compared with the device")
         self.run.unverified[found] += 1
+
+    @contextmanager
+    def as_part(self, operation: str) -> Iterator[None]:
+        """Let the formats of an operation hold for its parts in a block."""
+        outer, self._outer = self._outer, self._outer or operation
+        try:
+            yield
+        finally:
+            self._outer = outer
 
     # -- leaving, saving and resuming ----------------------------------------------------------------------------------
 
@@ -240,6 +252,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         if self.policy.device and entry.name in _CASTS:
             self._cast(entry, args, result)
+        elif self.policy.device and entry.name in _DRAWS:
+            self.unverified(entry.name, _shapes(floats_of(args)), "the random numbers are those of the CPU")
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
         ]
@@ -359,12 +373,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         return self._inside(entry, func.decompose, args, kwargs)
 
     def _inside(self, entry: Entry, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        outer, self._outer = self._outer, self._outer or entry.operation
-        try:
-            with self:
-                return function(*args, **kwargs)
-        finally:
-            self._outer = outer
+        with self.as_part(entry.operation), self:
+            return function(*args, **kwargs)
 
     def _native(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation in PyTorch that is not covered, and round its results.
@@ -807,7 +817,7 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         stack.callback(mode.storage.stop)
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
-        stack.enter_context(choices_of(policy.device, mode.unverified))
+        stack.enter_context(choices_of(policy.device, mode.unverified, mode.as_part))
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)

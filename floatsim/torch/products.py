@@ -18,7 +18,7 @@ from floatsim.operators.softmax_backward import softmax_backward
 from floatsim.torch.call import Call, Handler, number
 from floatsim.torch.tensors import read
 
-__all__ = ["PRODUCTS", "zeros"]
+__all__ = ["PRODUCTS", "placed_mask", "repeated", "sum_of_groups", "zeros"]
 
 
 def _mm(c: Call, a: Any, b: Any) -> FloatArray:
@@ -66,11 +66,20 @@ def _linear(c: Call, x: Any, weight: Any, bias: Any = None) -> FloatArray:
 # -- attention ---------------------------------------------------------------------------------------------------------
 
 
-def _mask(mask: Any) -> Any:
-    """Return the mask of attention: booleans as they are, floats as a FloatArray, which is added unrounded."""
+def placed_mask(mask: Any, causal: bool, query: torch.Tensor, key: torch.Tensor) -> Any:
+    """Return the mask of attention: booleans as they are, floats as a FloatArray, which is added unrounded.
+
+    The causal mask of PyTorch begins at the first key, also with other numbers of queries and of keys.
+
+    >>> x = torch.ones(2, 4)
+    >>> placed_mask(None, True, x, torch.ones(3, 4)).astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0]]
+    """
+    if causal:
+        return np.tri(query.shape[-2], key.shape[-2], dtype=np.bool_)
     if mask is None:
         return None
-    return mask.numpy() if mask.dtype == torch.bool else read(mask)
+    return mask.detach().numpy() if mask.dtype == torch.bool else read(mask)
 
 
 def _attention(
@@ -78,57 +87,59 @@ def _attention(
     attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, Any]:  # fmt: skip
     """Return attention, and an empty tensor for the logarithms of the sums, which the backward pass does not use."""
-    key, value = (_repeated(x, query) for x in (key, value))
+    key, value = (repeated(x, query) for x in (key, value))
     empty = query.new_empty((*query.shape[:-2], 0), dtype=torch.float32)
+    mask = placed_mask(attn_mask, is_causal, query, key)
     if c.formats.scaling is not None:
-        probabilities = _scaled_probabilities(c, query, key, _mask(attn_mask), is_causal, scale)
+        probabilities = _scaled_probabilities(c, query, key, mask, scale)
         found = c.product_of(probabilities, read(value), ("input", "input"), "values")
         return c.result(found), empty
     arrays = (c.array(x) for x in (query, key, value))
-    return c.operator(attention, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale), empty
+    return c.operator(attention, *arrays, mask=mask, scale=scale), empty
 
 
 def _attention_backward(
     c: Call, gradient: Any, query: Any, key: Any, value: Any, output: Any, sums: Any, dropout_p: float,
     is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
 ) -> tuple[FloatArray, ...]:  # fmt: skip
-    heads = key.shape[-3]
-    key, value = (_repeated(x, query) for x in (key, value))
+    heads, mask = key.shape[-3], placed_mask(attn_mask, is_causal, query, key)
+    key, value = (repeated(x, query) for x in (key, value))
     if c.formats.scaling is not None:
-        found = _scaled_backward(c, gradient, query, key, value, _mask(attn_mask), is_causal, scale)
+        found = _scaled_backward(c, gradient, query, key, value, mask, scale)
     else:
         arrays = (c.array(x) for x in (gradient, query, key, value))
         inner = {"output": c.formats.inside}
-        found = c.operator(
-            attention_backward, *arrays, mask=_mask(attn_mask), causal=is_causal, scale=scale, formats=inner
-        )  # fmt: skip
+        found = c.operator(attention_backward, *arrays, mask=mask, scale=scale, formats=inner)
     by_query, *others = found
-    return tuple(map(c.result, (by_query, *(_of_groups(c, each, heads) for each in others))))
+    return tuple(map(c.result, (by_query, *(sum_of_groups(c, each, heads) for each in others))))
 
 
-def _repeated(x: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-    """Return keys or values, repeated for the queries of their group if there are fewer heads (enable_gqa)."""
+def repeated(x: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """Return keys or values, repeated for the queries of their group if there are fewer heads (enable_gqa).
+
+    >>> repeated(torch.ones(1, 2, 3, 4), torch.ones(1, 6, 3, 4)).shape
+    torch.Size([1, 6, 3, 4])
+    """
+    if x.ndim < 3 or query.ndim < 3:
+        return x
     groups = query.shape[-3] // x.shape[-3]
     return x if groups == 1 else x.repeat_interleave(groups, -3)
 
 
-def _of_groups(c: Call, gradient: FloatArray, heads: int) -> FloatArray:
+def sum_of_groups(c: Call, gradient: FloatArray, heads: int) -> FloatArray:
     """Return the sums of the gradients by the heads of each group."""
-    if gradient.shape[-3] == heads:
+    if gradient.ndim < 3 or gradient.shape[-3] == heads:
         return gradient
     return c.sum(gradient.reshape(*gradient.shape[:-3], heads, -1, *gradient.shape[-2:]), -3)
 
 
-def _scaled_probabilities(
-    c: Call, query: Any, key: Any, mask: Any, causal: bool, scale: float | None
-) -> FloatArray:  # fmt: skip
+def _scaled_probabilities(c: Call, query: Any, key: Any, mask: Any, scale: float | None) -> FloatArray:
     """Return softmax(query @ key^T * scale + mask): a scaled product, then the format of the intermediates."""
     scores = c.product_of(read(query), read(key.transpose(-1, -2)), ("input", "input"), "scores")
     scores = c.value(multiply, scores, c.number(_factor(query, scale)))
     if isinstance(mask, FloatArray):
         scores = c.value(add, scores, mask)
-    kept = np.tri(*scores.shape[-2:], dtype=np.bool_) if causal else np.True_
-    kept = kept & mask if isinstance(mask, np.ndarray) else kept
+    kept = mask if isinstance(mask, np.ndarray) else np.True_
     inside = {"input": c.formats.inside, "output": c.formats.inside}
     removed = number(-np.inf, scores.format).codes
     masked = FloatArray(np.where(kept, scores.codes, removed), scores.format)
@@ -142,10 +153,10 @@ def _factor(query: Any, scale: float | None) -> float:
 
 
 def _scaled_backward(
-    c: Call, gradient: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None
+    c: Call, gradient: Any, query: Any, key: Any, value: Any, mask: Any, scale: float | None
 ) -> tuple[FloatArray, ...]:  # fmt: skip
     """Return the gradients of attention by scaled products, unrounded: those by query, key and value."""
-    shares, g = _scaled_probabilities(c, query, key, mask, causal, scale), read(gradient)
+    shares, g = _scaled_probabilities(c, query, key, mask, scale), read(gradient)
     by_value = c.product_of(_turned(shares), g, ("input", "gradient"), "value_gradient")
     by_shares = c.product_of(g, read(value.transpose(-1, -2)), ("gradient", "input"), "probability_gradient")
     inside = {"gradient": c.formats.inside, "result_of_forward": c.formats.inside, "output": c.formats.inside}

@@ -642,6 +642,8 @@ def attention_backward(r, g, q, k, v, kept, scale, variant):
     g, q, k, v = ([[r(step, e) for e in row] for row in m] for step, m in operands)
     if variant == "flash-kernel":
         return flash_gradients(r, g, q, k, v, kept, scale, 2)
+    if variant == "cudnn-kernel":
+        return cudnn_gradients(r, g, q, k, v, kept, scale, 2)
     probabilities, gradients, both = [], [], variant == "scale-both"
     root = Fraction(math.sqrt(float(scale)))
     if both:
@@ -723,6 +725,38 @@ def flash_gradients(r, g, q, k, v, kept, scale, block):
         for name, source, rows in (("query", "query_sum", by_query), ("key", "key_product", by_key))
     ]
     return *ends, each(r, "output", over_queries("value_gradient", columns_of(powers), g))
+
+
+def cudnn_gradients(r, g, q, k, v, kept, scale, block):
+    """Every row has a key, and there are two elements of a row of values."""
+    powers, results = [], []
+    for i, row in enumerate(q):
+        output, total, largest = fused_part(r, row, k, v, kept[i], "cudnn-kernel", scale, block, False)
+        natural = r("natural_max", largest * rounded(scale, r.formats["max"]))
+        log = r.device("log", lg2_approx, total, "sum")
+        logarithm = r("logsumexp", log * rounded(LN_2, r.formats["log"]) + natural)
+        (a, b), (c, d) = g[i], (r("forward_output", e) for e in output)
+        delta = r("delta", r("delta_lanes", r("delta_pairs", b * d + r("delta_pairs", a * c))))
+        line, slope = [], []
+        for j, key in enumerate(k):
+            natural = r("natural_scores", r.dot("scores", row, key) * rounded(scale, r.formats["scores"]))
+            shifted = r("power_shifted", natural - logarithm)
+            exponent = r("power_exponent", shifted * rounded(LOG2_E, r.formats["logsumexp"]))
+            power = r.device("power", ex2_approx, exponent, "power_exponent") if kept[i][j] else Fraction(0)
+            centred = r("centred", r.dot("probability_gradient", g[i], v[j]) - delta)
+            result = r("result", power * centred)
+            line.append(r("rounded_power", power))
+            slope.append(r("rounded_result", r("scaled_result", result * rounded(scale, r.formats["result"]))))
+        powers.append(line)
+        results.append(slope)
+    products = (
+        ("query_product", results, k), ("key_product", columns_of(results), q),
+        ("value_gradient", columns_of(powers), g),
+    )  # fmt: skip
+    return tuple(
+        [[r("output", r.dot(step, row, column)) for column in columns_of(m)] for row in rows]
+        for step, rows, m in products
+    )
 
 
 def scaled_products(r, step, product, rows, m, root):

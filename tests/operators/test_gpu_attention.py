@@ -116,6 +116,21 @@ def test_all_recorded_gradients(recipe, fmt, causal):
 
 @needs_recordings
 @formats
+@pytest.mark.parametrize("causal", [False, True])
+def test_recorded_gradients_of_cudnn(fmt, causal):
+    """All bits with 64 keys. With more keys, in which logsumexp differs in a few rows, nearly all."""
+    with recording("attention") as recorded:
+        for keys, least in ((64, 1.0), (128, 0.995)):
+            q, k, v, g = operands([13, keys, 64], (1, 2, keys, 64), fmt)
+            block = None if keys == 64 else 128
+            found = ops.attention_backward(g, q, k, v, causal=causal, recipe="cudnn-attention", block=block)
+            for name, gradient in zip(("dq", "dk", "dv"), found, strict=True):
+                key = f"{name}|CUDNN_ATTENTION|{fmt}|{keys}|64|causal={causal}"
+                assert np.mean(gradient.codes == recorded[key]) >= least, key
+
+
+@needs_recordings
+@formats
 def test_recorded_math_of_a_transformer(fmt):
     with recording("training/attention") as recorded:
         q, k, v, g = operands(37, (2, 4, 32, 16), fmt)
@@ -178,6 +193,9 @@ def test_gradients_that_are_not_known():
         call(g, q, k, v, **recipe)
     with pytest.raises(ValueError, match="the gradients of FlashAttention-2 are not known for d = 32; give block="):
         call(*(x[:9, :32] for x in (g, q, k, v)), **recipe)
+    with pytest.raises(ValueError, match="the gradients of cuDNN are not known for 65 queries or keys, only up to 64"):
+        call(g[:9], q[:9], k[:65], v[:65], recipe="cudnn-attention")
+    assert np.isfinite(call(g[:9], q[:9], k[:65], v[:65], recipe="cudnn-attention", block=128).query.values).all()
     with pytest.raises(TypeError, match="mask must be booleans for the variant 'flash-kernel'"):
         call(g[:9], q[:9], k[:9], v[:9], mask=fs.array(np.zeros((9, 9)), "fp32"), **recipe)
     with pytest.raises(ValueError, match="block"):

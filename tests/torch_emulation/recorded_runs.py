@@ -87,7 +87,9 @@ def watched(model, kept):
             result.register_hook(lambda gradient: kept.__setitem__(f"bwd.{name}", gradient.clone()))
 
     for name, module in model.named_modules():
-        module.register_forward_hook(lambda _, given, result, name=name: keep(name, result))
+        module.register_forward_hook(
+            lambda _, given, result, name=name: keep(name, result[0] if isinstance(result, tuple) else result)
+        )
 
 
 def trained(key, steps, model=None, **options):
