@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def test_numbers_that_are_equal_are_told_apart():
         (lambda x: fs.power(x, x, functions="cuda"), TypeError, "takes a Python number for b, not ndarray"),
         (lambda x: fs.cbrt(x, functions="cuda"), ValueError, "function 'cbrt' is not known"),
         (lambda x: fs.library_function("sigmod", x), ValueError, "'sigmod' is not known; did you mean 'sigmoid'"),
-        (lambda x: fs.library_function("exp", x, device="h10"), ValueError, "'h10' is not known; .*h200"),
+        (lambda x: fs.library_function("exp", x, device="h10"), fs.NotDescribedError, "described: h200"),
         (lambda x: fs.library_function("exp", x, 2), TypeError, "exp takes no number"),
         (lambda x: fs.library_function("add", x), TypeError, "add takes a number"),
         (lambda x: fs.library_function("exp", fs.array(x, "e4m3")), TypeError, "x is E4M3, and .* FP32, FP16 and BF16"),
@@ -195,6 +196,29 @@ def test_numbers_that_are_equal_are_told_apart():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(np.float32([1.0]))
+
+
+@pytest.mark.parametrize("name", sorted(row.name for row in CUDA_FUNCTIONS.values() if row.in_fp32 and row.fitted))
+def test_strict_refuses_fitted_coefficients_in_fp32(name):
+    x = np.float32([0.3])
+    with pytest.raises(fs.NotDescribedError, match=f"{name} in FP32 with coefficients fitted was not compared"):
+        fs.library_function(name, x, strict=True)
+    half = fs.library_function(name, x.astype(np.float16), strict=True)
+    assert half.tobytes() == fs.library_function(name, x.astype(np.float16)).tobytes()
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "rsqrt", "divide"])
+def test_strict_computes_sequences_without_fitted_coefficients(name):
+    x, number = np.float32([0.3, 2.5]), 3 if name == "divide" else None
+    strict = fs.library_function(name, x, number, strict=True, version="2.11.0")
+    assert strict.tobytes() == fs.library_function(name, x, number).tobytes()
+
+
+def test_functions_with_fitted_coefficients_are_marked_in_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "gpu-functions.md").read_text()
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `") and "all codes" in line]
+    marked = {name for names, _, fp32 in rows if "*" in fp32 for name in re.findall(r"`(\w+)`", names)}
+    assert marked == {row.name for row in CUDA_FUNCTIONS.values() if row.in_fp32 and row.fitted}
 
 
 def test_devices():
