@@ -17,6 +17,8 @@ import pytest
 
 import floatsim as fs
 from floatsim.arrays.elementwise.library_functions import DEVICES
+from floatsim.emulator.elementwise import cuda_programs
+from floatsim.emulator.elementwise.cuda_functions import sequence
 from floatsim.reference import cuda_functions as reference
 from floatsim.tensorcore.cuda_functions import CUDA_FUNCTIONS
 
@@ -109,6 +111,39 @@ def test_emulator_equals_reference(name):
         got = fs.library_function(name, fs.from_codes(codes, fmt), number).codes
         want = [reference.cuda_function(name, code, fmt, number) for code in codes.tolist()]
         assert got.tolist() == want, fmt.name
+
+
+@pytest.mark.parametrize("name", CUDA_FUNCTIONS)
+def test_programs_equal_sequences(name):
+    """Codes of all exponents, and the neighbours of the ends of branches."""
+    row = CUDA_FUNCTIONS[name]
+    rng = np.random.default_rng(7)
+    codes = np.concatenate([rng.integers(0, 1 << 32, 3000, dtype=np.uint32), hard_singles(rng)])
+    for number in (2.5, -0.0, 1e39) if row.takes_number else (None,):
+        found = cuda_programs.program(name, number, "" if number is None else number.hex())
+        if found is None:
+            assert name in ("log2", "power")  # rounded once: no operations of the kernel
+            continue
+        got = np.empty_like(codes)
+        cuda_programs.run(found, codes, got)
+        np.testing.assert_array_equal(got, sequence(name, codes, number), err_msg=str(number))
+
+
+@pytest.mark.parametrize("name", CUDA_FUNCTIONS)
+def test_no_operation_of_a_program_writes_to_its_operands(name):
+    number = 1.5 if CUDA_FUNCTIONS[name].takes_number else None
+    found = cuda_programs.program(name, number, "" if number is None else number.hex())
+    for _, result, *others in [] if found is None else found.steps.tolist():
+        assert result > len(found.constants)
+        assert result not in others[:1]
+    assert found is None or found.registers <= 64
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1500])
+def test_programs_of_all_lengths(size):
+    x = np.random.default_rng(3).standard_normal(2000).astype(np.float32)
+    whole = fs.library_function("mish", x)
+    np.testing.assert_array_equal(fs.library_function("mish", x[:size]), whole[:size])
 
 
 def test_square_in_fp32_is_a_power():
