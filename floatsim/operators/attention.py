@@ -63,8 +63,8 @@ def attention(
     ValueError
         For unknown recipes, variants and steps, with the nearest match, for shapes that do not fit, and for operands
         that the accumulation of a step does not take, such as FP32 in a Tensor Core. For a fused kernel without
-        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and up to 64 for
-        "efficient-kernel", where d of 128 and 64 were recorded, and for 64 and 128 for "cudnn-kernel".
+        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and "efficient-kernel", where d
+        of 64 and 128 were recorded, and for 64 and 128 for "cudnn-kernel".
 
     Notes
     -----
@@ -84,8 +84,9 @@ def attention(
 
     - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores =
       scaled @ scaled_key.T; the rest as in "scale-after".
-    - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once; in
-      "efficient-kernel" scale, log2(e) and the product are rounded. For each block: scores and max as above;
+    - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once. In
+      "efficient-kernel" c = log2(e), and each score is multiplied by scale first (scaled). For each block: scores and
+      max as above;
       scaled_max = max * c; scaled_scores = scores * c; shifted = scaled_scores - scaled_max; exp = ex2.approx(shifted);
       probabilities = the conversion of exp. From the second block on, with the largest score m of the blocks before:
       in "flash-kernel" difference = m - max; scaled_difference = difference * c; factor =

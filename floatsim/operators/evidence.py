@@ -82,7 +82,7 @@ EVIDENCE: Mapping[str, Mapping[str, tuple[Compared, ...]]] = MappingProxyType({
     "pytorch-cuda": _ROWS,
     "flash-attention-2": {"attention": (_64, _128), "attention_backward": (_GRADIENTS,)},
     "cudnn-attention": {"attention": (_64, _128)},
-    "efficient-attention": {"attention": (_64,)},
+    "efficient-attention": {"attention": (_64, _128)},
     "math": {"attention": (_64, _128, _TRANSFORMER), "attention_backward": (_GRADIENTS, _TRANSFORMER)},
 })  # fmt: skip
 """By recipe and operator: the calls that were compared. Operators without an entry were not."""
