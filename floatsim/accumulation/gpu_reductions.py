@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from floatsim.accumulation.base import Accumulation
 from floatsim.accumulation.composites import Blocked
-from floatsim.accumulation.gpu_libraries import known_device
+from floatsim.accumulation.evidence import known_version
 from floatsim.accumulation.leaves import Pairwise, Sequential
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
 from floatsim.accumulation.sklansky import Sklansky
@@ -24,12 +24,10 @@ from floatsim.accumulation.threads import Threads
 from floatsim.accumulation.welford import Welford
 from floatsim.formats import FP32, as_format
 
-__all__ = ["MULTIPROCESSORS", "REDUCTIONS", "VERSIONS", "Reduction", "reduction_sum", "reduction_table"]
+__all__ = ["MULTIPROCESSORS", "REDUCTIONS", "Reduction", "reduction_sum", "reduction_table"]
 
 MULTIPROCESSORS = {"h200": 132}
 """The multiprocessors of the devices: `torch.sum` of long rows has as many parts as keep them busy."""
-VERSIONS = ("2.11.0",)
-"""The versions of torch that were recorded."""
 
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WARP = 32
@@ -301,11 +299,7 @@ def reduction_sum(
 ) -> Regions:  # fmt: skip
     """Return the regions of a reduction of an array (rows, columns) or (n,): see `library_sum`."""
     row = _BY_NAME[function]
-    name = known_device(device)
-    if version is not None and version.partition("+")[0] not in VERSIONS:
-        raise NotDescribedError(
-            f"version={version!r} of {function} on {name} is not described; described: {', '.join(VERSIONS)}"
-        )
+    name = known_version(device, version)
     if dtype not in _BYTES:
         raise NotDescribedError(f"dtype={dtype!r} of {function} on {name} is not described; described: "
                                 f"{', '.join(_BYTES)}")  # fmt: skip

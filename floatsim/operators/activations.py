@@ -22,6 +22,7 @@ def _activated(
     """Return an activation function. `variants` has its variants that have more than one step."""
     with computation(operator, x, keywords) as c:
         operand = c.operand("input", x)
+        c.must_be_compared()
         if c.variant in variants:
             value = variants[c.variant](c, operand)
         else:

@@ -16,7 +16,7 @@ from floatsim.formats._validation import as_flag, as_index, as_real
 from floatsim.operators.attention_kernels import KERNELS, fused_attention, kept_scores
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, operator
 
-__all__ = ["attention", "attention_mask", "attention_probabilities", "scaled_operands"]
+__all__ = ["attention", "attention_mask", "attention_probabilities", "compared_shapes", "scaled_operands"]
 
 
 @operator
@@ -63,8 +63,8 @@ def attention(
     ValueError
         For unknown recipes, variants and steps, with the nearest match, for shapes that do not fit, and for operands
         that the accumulation of a step does not take, such as FP32 in a Tensor Core. For a fused kernel without
-        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and up to 64 for
-        "efficient-kernel", where d of 128 and 64 were recorded, and for 64 and 128 for "cudnn-kernel".
+        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and "efficient-kernel", where d
+        of 64 and 128 were recorded, and for 64 and 128 for "cudnn-kernel".
 
     Notes
     -----
@@ -84,8 +84,9 @@ def attention(
 
     - "scale-both": scaled = query * sqrt(scale), with the sign of scale; scaled_key = key * sqrt(scale); scores =
       scaled @ scaled_key.T; the rest as in "scale-after".
-    - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once; in
-      "efficient-kernel" scale, log2(e) and the product are rounded. For each block: scores and max as above;
+    - The fused kernels "flash-kernel", "cudnn-kernel" and "efficient-kernel": c = scale * log2(e), rounded once. In
+      "efficient-kernel" c = log2(e), and each score is multiplied by scale first (scaled). For each block: scores and
+      max as above;
       scaled_max = max * c; scaled_scores = scores * c; shifted = scaled_scores - scaled_max; exp = ex2.approx(shifted);
       probabilities = the conversion of exp. From the second block on, with the largest score m of the blocks before:
       in "flash-kernel" difference = m - max; scaled_difference = difference * c; factor =
@@ -134,6 +135,8 @@ def attention(
         block = None if block is None else as_index(block, "block", 1, 1 << 31)
         splits = None if splits is None else as_index(splits, "splits", 1, 1 << 31)
         last_first = None if last_block_first is None else as_flag(last_block_first, "last_block_first")
+        default = scale is None and block is None and splits is None and last_first is None
+        compared_shapes(c, q, k, v, "none" if mask is None else "given", causal, default)
         if addend is not None and (c.variant in KERNELS or c.variant == "flash-attention-2"):
             raise TypeError(f"mask must be booleans for the variant {c.variant!r}")
         if c.variant in KERNELS:
@@ -143,6 +146,16 @@ def attention(
         else:
             found = _plain(c, q, k, v, kept, addend, factor)
         return c.result(c.converted("output", found))
+
+
+def compared_shapes(c: Computation, q: Array, k: Array, v: Array, mask: str, causal: bool, default: bool) -> None:
+    """Refuse a strict call with other shapes or options than the compared ones."""
+    one_length = q.shape == k.shape == v.shape
+    c.must_be_compared(
+        heads=math.prod(q.shape[:-2]), keys=k.shape[-2], d=q.shape[-1],
+        shapes="of one length" if one_length else "of several lengths",
+        mask="causal" if causal and mask == "none" else mask, options="default" if default else "given",
+    )  # fmt: skip
 
 
 def attention_mask(mask: Any, causal: bool, queries: int, keys: int) -> tuple[NDArray[np.bool_] | None, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import add, fma, multiply
 from floatsim.formats._validation import as_index, as_real
-from floatsim.operators.attention import attention_mask, attention_probabilities, scaled_operands
+from floatsim.operators.attention import attention_mask, attention_probabilities, compared_shapes, scaled_operands
 from floatsim.operators.attention_kernels import KERNELS, fused_gradients
 from floatsim.operators.computation import Array, RecipeKeywords, computation, operator
 from floatsim.operators.softmax_backward import softmax_gradient
@@ -116,6 +116,8 @@ def attention_backward(
         ):
             raise ValueError(f"gradient {g.shape}, query {q.shape}, key {k.shape} and value {v.shape} do not fit")
         factor = 1 / math.sqrt(q.shape[-1]) if scale is None else as_real(scale, "scale")
+
+        compared_shapes(c, q, k, v, "none" if mask is None else "given", causal, scale is None and block is None)
 
         def turned(x: Array) -> Array:
             return np.swapaxes(x, -1, -2)

@@ -88,9 +88,8 @@ KERNELS: Mapping[str, AttentionKernel] = {
         "cuDNN", {range(64, 65): 128, range(128, 129): 128}, False, source="Recorded for d of 64 and 128"
     ),
     "efficient-kernel": AttentionKernel(
-        "memory-efficient attention", {_TO_64: 64}, False,
-        source="Recorded for d of 64. Smaller d run in the same kernel of PyTorch (max_k of 64). The order of the keys "
-        "for d of 128 is not known",
+        "memory-efficient attention", {_TO_64: 64, _TO_128: 128}, False,
+        source="Recorded for d of 64 and 128. Other d run in the same kernels of PyTorch (max_k of 64 and 128)",
     ),
 }  # fmt: skip
 """The fused kernels, by the variant of `fs.operators.attention`."""
@@ -270,12 +269,21 @@ class _Rows:
         self._c, self._q, self._scale = c, q, scale
 
     def _scaled(self, step: str, x: Array) -> Array:
-        """Return x * scale * log2(e), with one rounding of the product by the rounded number."""
+        """Return x * scale * log2(e), with one rounding of the product by the rounded number.
+
+        The scores of "efficient-kernel" have their scale already.
+        """
         c = self._c
-        scale, log2e = c.number_of(self._scale, x), math.log2(math.e)
+        scale = 1.0 if c.variant == "efficient-kernel" else c.number_of(self._scale, x)
+        return c.value(step, multiply, x, c.number(scale * math.log2(math.e), x))
+
+    def _scores(self, k: Array, kept: NDArray[np.bool_] | None) -> Array:
+        """Return the scores of a block, without those of removed keys; in "efficient-kernel" times scale."""
+        c = self._c
+        scores = c.product("scores", self._q, np.swapaxes(k, -1, -2))
         if c.variant == "efficient-kernel":
-            log2e = c.number_of(log2e, x)
-        return c.value(step, multiply, x, c.number(scale * log2e, x))
+            scores = c.value("scaled", multiply, scores, c.number(self._scale, scores))
+        return kept_scores(c, scores, kept)
 
     def scaled_scores(self, scores: Array) -> Array:
         """Return scores * scale * log2(e)."""
@@ -302,7 +310,7 @@ class _Rows:
         for start in reversed(starts) if last_first else starts:
             here = slice(start, min(start + block, keys))
             visible = None if kept is None else np.broadcast_to(kept, (*kept.shape[:-1], keys))[..., here]
-            scores = kept_scores(c, c.product("scores", self._q, np.swapaxes(k[..., here, :], -1, -2)), visible)
+            scores = self._scores(k[..., here, :], visible)
             previous, largest = largest, c.maximum("max", scores)
             if previous is not None:
                 largest = c.larger("max", previous, largest)

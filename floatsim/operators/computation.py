@@ -24,12 +24,13 @@ from floatsim.accumulation import (
     as_accumulation,
     parse,
 )
+from floatsim.accumulation.evidence import Compared, Fact, check_compared, known_version
 from floatsim.accumulation.libraries import library_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Regions
 from floatsim.arrays.array.conversion import array, convert, read_floats
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.interop import stays_on_device
-from floatsim.arrays.call.options import context, get_context, spell_out
+from floatsim.arrays.call.options import Context, context, get_context, spell_out
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise import arithmetic, functions
 from floatsim.arrays.events.record import recording, scope
@@ -39,8 +40,9 @@ from floatsim.arrays.sums.reductions import sum as sum_of
 from floatsim.emulator.elementwise.operations import OPERATIONS
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats._hashing import IdentityCache
-from floatsim.formats._validation import every_name_hint, name_hint
+from floatsim.formats._validation import as_flag, every_name_hint, name_hint
 from floatsim.operators.device_functions import DeviceFunction
+from floatsim.operators.evidence import EVIDENCE
 from floatsim.operators.recipes import FLOAT64, RECIPES, SAME, LibrarySum, Recipe, RecipeLike, SumLike, as_recipe
 from floatsim.operators.steps import operator_steps
 
@@ -67,6 +69,13 @@ class RecipeKeywords(TypedDict, total=False):
         Step to format: replaces entries of the recipe.
     accumulations : mapping, optional
         Sum to accumulation: replaces entries of the recipe.
+    device : str, optional
+        "h200": recipes that were not compared with this device are refused.
+    version : str, optional
+        The version of torch on the device, such as "2.11.0". Other versions are refused.
+    strict : bool, optional
+        Whether calls are refused that were not compared with the device: other shapes, formats and options than those
+        of `floatsim.operators.evidence.EVIDENCE`. Default: False, the rules of the recipe apply to them.
 
     Returns
     -------
@@ -79,12 +88,18 @@ class RecipeKeywords(TypedDict, total=False):
         For operands without a float format, and for unknown keywords.
     ValueError
         For unknown recipes, variants and steps, with the nearest match, and for shapes that do not fit.
+    NotDescribedError
+        A ValueError: for devices and versions that were not recorded, and with `strict` for calls that were not. The
+        message has the recorded ones.
     """
 
     recipe: RecipeLike
     variant: str | None
     formats: Mapping[str, FormatLike] | None
     accumulations: Mapping[str, AccumulationLike] | None
+    device: str | None
+    version: str | None
+    strict: bool
 
 
 def operator(function: Callable[P, R]) -> Callable[P, R]:
@@ -124,6 +139,29 @@ def _steps_of(recipe: Recipe, operator: str, variant: str) -> tuple[dict[str, Fo
     return found
 
 
+def _compared_calls(recipe: Recipe, operator: str, keywords: RecipeKeywords) -> tuple[Compared, ...] | None:
+    """Return the calls of an operator that were compared with a device, if a call is strict.
+
+    A NotDescribedError says that none was.
+    """
+    device, strict = keywords.get("device"), as_flag(keywords.get("strict", False), "strict")
+    name = None if device is None else known_version(device, keywords.get("version"))
+    if device is None and keywords.get("version") is not None:
+        raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
+    rows = EVIDENCE.get(recipe.name, {}) if RECIPES.get(recipe.name) is recipe else {}
+    devices = {row.device for each in rows.values() for row in each}
+    if not rows or name not in (None, *devices):
+        raise NotDescribedError(
+            f"recipe {recipe.name!r} was not compared with {'a device' if name is None else name}; compared: "
+            f"{', '.join(EVIDENCE)}"
+        )
+    if strict and operator not in rows:
+        raise NotDescribedError(
+            f"{operator} with recipe {recipe.name!r} was not compared with a device; compared: {', '.join(rows)}"
+        )
+    return rows[operator] if strict else None
+
+
 class Computation:
     """One call of an operator: the format of each step, and the accumulation of each sum."""
 
@@ -152,6 +190,12 @@ class Computation:
         self._formats = {**of_recipe[0], **formats}
         self._accumulations: dict[str, SumLike] = {**of_recipe[1], **accumulations}
         self._functions = recipe.functions
+        self._operand_formats: dict[str, None] = {}
+        self._compared: tuple[Compared, ...] | None = None
+        if any(keywords.get(name) for name in ("device", "version", "strict")):
+            self._compared = _compared_calls(recipe, operator, keywords)
+        if self._compared is not None:
+            self._facts = self._facts_of_recipe(recipe, of_recipe[0], formats, accumulations)
 
     def format(self, step: str, same: FloatFormat | None = None) -> FloatFormat:
         """Return the format of a step. `same` is the format that "same" stands for, by default the input's."""
@@ -176,11 +220,44 @@ class Computation:
         wide = "float32" if "output" in self._formats and self.format("output") == FP32 else None
         return library_sum(accumulate.function, dtype, shape, axis=axis, device=accumulate.device, result=wide)
 
+    def _facts_of_recipe(
+        self,
+        recipe: Recipe,
+        named: Mapping[str, FormatLike],
+        formats: Mapping[str, FormatLike],
+        sums: Mapping[str, Any],
+    ) -> dict[str, Fact]:
+        """Return the facts of a strict call that do not depend on its shapes."""
+        changes = [
+            f"{step} in {as_format(fmt).name}" for step, fmt in formats.items() if fmt not in (named[step], SAME)
+        ]
+        changes += [
+            f"{step} in the format of its operand" for step, fmt in formats.items() if fmt == SAME != named[step]
+        ]
+        changes += [f"another accumulation of {step}" for step in sums]
+        if self.variant != recipe.variant_of(self.operator):
+            changes.append(f"variant {self.variant}")
+        changed = get_context() != Context()
+        return {"changes": ", ".join(changes) or "none", "context": "changed" if changed else "default"}
+
+    def must_be_compared(self, **facts: Fact) -> None:
+        """Raise a NotDescribedError if the call is strict, and no such call was compared with a device.
+
+        Parameters
+        ----------
+        **facts
+            The sizes and options that `floatsim.operators.evidence` has for the operator.
+        """
+        if self._compared is not None:
+            formats = " and ".join(self._operand_formats)
+            check_compared(self.operator, {"format": formats, **facts, **self._facts}, self._compared)
+
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def operand(self, step: str, x: Any) -> Array:
         """Return an operand in the format of its step."""
         codes, fmt, _ = read_floats(x, step)
+        self._operand_formats[fmt.name] = None
         return self._converted(step, FloatArray(codes, fmt), self.format(step, fmt))
 
     def operands(self, **given: Any) -> list[Array]:

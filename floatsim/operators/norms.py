@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -13,7 +14,8 @@ from floatsim.formats._validation import as_flag, as_real
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
 __all__ = [
-    "BatchNorm", "batch_norm", "by_threads", "inverse_root", "layer_norm", "parameter", "rms_norm", "root_mean_square",
+    "BatchNorm", "batch_norm", "by_threads", "compared_rows", "inverse_root", "layer_norm", "parameter",
+    "rms_norm", "root_mean_square",
     "training_variant", "two_pass",
 ]  # fmt: skip
 
@@ -33,6 +35,12 @@ def _rows(c: Computation, x: Any) -> Array:
     if not operand.ndim or not operand.shape[-1]:
         raise ValueError(f"x of shape {operand.shape} has no features along its last axis")
     return operand
+
+
+def compared_rows(c: Computation, x: Array, weight: Array | None, bias: Array | None = None) -> None:
+    """Refuse a strict call with other rows or parameters than the compared ones."""
+    given = [name for name, operand in (("weight", weight), ("bias", bias)) if operand is not None]
+    c.must_be_compared(rows=math.prod(x.shape[:-1]), columns=x.shape[-1], parameters=" and ".join(given) or "none")
 
 
 def _affine(c: Computation, x: Array, weight: Array | None, bias: Array | None) -> Array:
@@ -160,6 +168,7 @@ def layer_norm(
     with computation("layer_norm", x, keywords) as c:
         rows = _rows(c, x)
         w, b = (parameter(c, s, given, rows.shape[-1]) for s, given in (("weight", weight), ("bias", bias)))
+        compared_rows(c, rows, w, b)
         centred, variance = _MOMENTS[c.variant](c, rows)
         normalized = c.value("normalized", multiply, centred, inverse_root(c, variance, eps))
         affine = _fused_affine if c.variant == "threads" else _affine
@@ -223,6 +232,7 @@ def rms_norm(
     with computation("rms_norm", x, keywords) as c:
         rows = _rows(c, x)
         w = parameter(c, "weight", weight, rows.shape[-1])
+        compared_rows(c, rows, w)
         normalized = c.value("normalized", multiply, rows, root_mean_square(c, rows, eps))
         return c.result(c.converted("output", _affine(c, normalized, w, None)))
 

@@ -11,6 +11,7 @@ from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtra
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 from floatsim.operators.norms import (
     by_threads,
+    compared_rows,
     inverse_root,
     parameter,
     root_mean_square,
@@ -43,6 +44,7 @@ def _norm_operands(c: Computation, gradient: Any, x: Any, weight: Any) -> tuple[
     w = None if weight is None else c.operand("weight", weight)
     if w is not None and w.shape != rows.shape[-1:]:
         raise ValueError(f"weight has the shape {w.shape}; x has {rows.shape[-1]} features")
+    compared_rows(c, rows, w)
     return g, rows, w
 
 

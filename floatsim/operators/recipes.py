@@ -430,8 +430,7 @@ _NAMED = (
         operators=("attention",),
         source="The memory-efficient attention of PyTorch 2.11.0 on an H200 (SDPBackend.EFFICIENT_ATTENTION), FP16 or "
         "BF16 operands, from results: key blocks from the first to the last, ex2.approx",
-        evidence=f"{_RECORDED} d of 64, 64 to 512 keys, full and causal: all bits. The order of the keys for d of 128 "
-        "is not known.",
+        evidence=f"{_RECORDED} d of 64 and 128, 64 to 512 keys, full and causal: all bits.",
     ),
     Recipe(
         "math",

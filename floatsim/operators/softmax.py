@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Unpack
 
 import numpy as np
@@ -13,7 +14,7 @@ from floatsim.arrays.elementwise.functions import exp, log, reciprocal
 from floatsim.formats._validation import as_index
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
 
-__all__ = ["cross_entropy", "log_softmax", "softmax", "target_classes"]
+__all__ = ["along", "cross_entropy", "log_softmax", "softmax", "target_classes"]
 
 
 @operator
@@ -66,9 +67,19 @@ def softmax(x: Floats, axis: int = -1, *, block: int = 1, **keywords: Unpack[Rec
     FloatArray([1.0, 6.1393e-06], FP16)
     """
     with computation("softmax", x, keywords) as c:
-        rows = np.moveaxis(_rows(c, x, axis), axis, -1)
+        rows = along(c, _rows(c, x, axis), axis)
         found = _VARIANTS[c.variant](c, rows, as_index(block, "block", 1, 1 << 31))
         return c.result(np.moveaxis(c.converted("output", found), -1, axis))
+
+
+def along(c: Computation, x: Array, axis: int) -> Array:
+    """Return an operand with an axis as its last one. Refuse a strict call of other shapes than the compared ones."""
+    rows = np.moveaxis(x, axis, -1)
+    last = np.lib.array_utils.normalize_axis_index(axis, x.ndim) == x.ndim - 1
+    c.must_be_compared(
+        rows=math.prod(rows.shape[:-1]), columns=rows.shape[-1], axis="last" if last else "before the last"
+    )
+    return rows
 
 
 def _rows(c: Computation, x: Any, axis: int) -> Array:
@@ -179,7 +190,7 @@ def log_softmax(x: Floats, axis: int = -1, **keywords: Unpack[RecipeKeywords]) -
     FloatArray([0.0, -18.0], FP16)
     """
     with computation("log_softmax", x, keywords) as c:
-        rows = np.moveaxis(_rows(c, x, axis), axis, -1)
+        rows = along(c, _rows(c, x, axis), axis)
         return c.result(np.moveaxis(c.converted("output", _log_probabilities(c, rows)), -1, axis))
 
 
@@ -219,7 +230,7 @@ def cross_entropy(x: Floats, target: Any, **keywords: Unpack[RecipeKeywords]) ->
     [inf, 9.34375]
     """
     with computation("cross_entropy", x, keywords) as c:
-        rows = _rows(c, x, -1)
+        rows = along(c, _rows(c, x, -1), -1)
         classes = target_classes(target, rows.shape)
         found = np.take_along_axis(_log_probabilities(c, rows), classes[..., np.newaxis], axis=-1)
         losses = c.negative(found).reshape(-1)

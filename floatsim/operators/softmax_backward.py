@@ -10,7 +10,7 @@ from floatsim.arrays.array.types import Floats
 from floatsim.arrays.elementwise.arithmetic import divide, fma, multiply, subtract
 from floatsim.arrays.elementwise.functions import exp, log
 from floatsim.operators.computation import Array, Computation, RecipeKeywords, computation, count, operator
-from floatsim.operators.softmax import target_classes
+from floatsim.operators.softmax import along, target_classes
 
 __all__ = ["cross_entropy_backward", "log_softmax_backward", "softmax_backward", "softmax_gradient"]
 
@@ -54,7 +54,7 @@ def softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords: Un
     FloatArray([0.1875, -0.1875], FP16)
     """
     with computation("softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in c.operands(gradient=gradient, result_of_forward=y))
+        g, y = (along(c, x, axis) for x in c.operands(gradient=gradient, result_of_forward=y))
         return c.result(np.moveaxis(c.converted("output", softmax_gradient(c, g, y)), -1, axis))
 
 
@@ -88,7 +88,7 @@ def log_softmax_backward(gradient: Floats, y: Floats, axis: int = -1, **keywords
     FloatArray([-0.5, 0.5], FP16)
     """
     with computation("log_softmax_backward", gradient, keywords) as c:
-        g, y = (np.moveaxis(x, axis, -1) for x in c.operands(gradient=gradient, result_of_forward=y))
+        g, y = (along(c, x, axis) for x in c.operands(gradient=gradient, result_of_forward=y))
         powers, total = c.value("exp", exp, y), c.sum("sum", g)
         if c.variant == "fused":
             result = c.value("result", fma, c.negative(powers), total, g)
@@ -146,7 +146,7 @@ def cross_entropy_backward(
         rows = c.operand("input", x)
         if not rows.ndim or not rows.shape[-1]:
             raise ValueError(f"x of shape {rows.shape} has no classes along its last axis")
-        classes = target_classes(target, rows.shape)
+        classes = target_classes(target, along(c, rows, -1).shape)
         shifted = c.value("shifted", subtract, rows, c.maximum("max", rows))
         powers = c.value("exp", exp, shifted)
         total = c.sum("sum", powers)

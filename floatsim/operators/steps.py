@@ -132,7 +132,8 @@ OPERATORS: dict[str, OperatorSteps] = {
         "logsumexp largest weight_shifted weight_exp weight_sum weight_log total weight_exponent part_weight combined "
         "output",
         cudnn_kernel=f"{_FUSED} scaled_previous difference factor block_sum lanes {_NORMALIZED} output",
-        efficient_kernel=f"{_FUSED} scaled_previous difference factor block_sum warp_sum rescaled {_NORMALIZED} output",
+        efficient_kernel=f"{_FUSED} scaled scaled_previous difference factor block_sum warp_sum rescaled {_NORMALIZED} "
+        "output",
     ),
     "conv2d": _operator("input weight bias", "product", bias_last="product biased output", bias_first="product output"),
     "max_pool": _operator("input", "", standard="max output"),

@@ -471,6 +471,8 @@ class CudaFunction:
         The sequence: a function of a machine, a number, and the second operand if there is one.
     in_fp32 : bool
         Whether the sequence is the one of FP32. Otherwise it is known to give the results of 16 bits only.
+    fitted : bool
+        Whether the sequence has coefficients that were fitted to recorded outputs in FP32.
     takes_number : bool
         Whether the function has a second operand, a Python number.
     numbers : tuple of float
@@ -480,6 +482,7 @@ class CudaFunction:
     name: str
     steps: Callable[..., Single]
     in_fp32: bool = True
+    fitted: bool = False
     takes_number: bool = False
     numbers: tuple[float, ...] = ()
 
@@ -504,11 +507,17 @@ _IN_16_BITS: dict[str, Callable[[Machine, Single], Single]] = {
     "atan": _atan, "log2": _nearest("log2"), "erf": _erf, "gelu": _gelu(_erf),
 }  # fmt: skip
 
+_FITTED = (
+    "expm1", "elu", "sinh", "tanh", "gelu_tanh", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "softplus",
+    "logsigmoid", "mish", "atan", "erf", "gelu",
+)  # fmt: skip
+"""Functions with fitted coefficients."""
+
 CUDA_FUNCTIONS = {
     row.name: row
     for row in (
-        *(CudaFunction(name, steps) for name, steps in _ONE_OPERAND.items()),
-        *(CudaFunction(name, steps, in_fp32=False) for name, steps in _IN_16_BITS.items()),
+        *(CudaFunction(name, steps, fitted=name in _FITTED) for name, steps in _ONE_OPERAND.items()),
+        *(CudaFunction(name, steps, in_fp32=False, fitted=name in _FITTED) for name, steps in _IN_16_BITS.items()),
         CudaFunction("power", _power, in_fp32=False, takes_number=True, numbers=(2.0, 2.5)),
         CudaFunction("add", _with_number(lambda m, x, b: x + b), takes_number=True),
         CudaFunction("multiply", _with_number(lambda m, x, b: x * b), takes_number=True),

@@ -292,20 +292,24 @@ def fused_part(r, row, k, v, used, variant, scale, block, last_first):
 
     def scaled(step, x, source):
         fmt = r.formats[source]
-        log2e = float(rounded(LOG2_E, fmt)) if variant == "efficient-kernel" else float(np.log2(np.e))
-        return r(step, x * rounded(Fraction(float(rounded(scale, fmt)) * log2e), fmt))
+        factor = 1.0 if variant == "efficient-kernel" else float(rounded(scale, fmt))
+        return r(step, x * rounded(Fraction(factor * float(np.log2(np.e))), fmt))
 
     starts = list(range(0, len(k), block))
     largest = lanes = output = None
     for start in reversed(starts) if last_first else starts:
         keys = range(start, min(start + block, len(k)))
         scores = {j: r.dot("scores", row, k[j]) for j in keys}
+        source = "scores"
+        if variant == "efficient-kernel":
+            scores = {j: r("scaled", s * rounded(scale, r.formats["scores"])) for j, s in scores.items()}
+            source = "scaled"
         seen = [r("max", scores[j]) for j in keys if used[j]] + ([] if largest is None else [largest])
         previous, largest = largest, max(seen, default=None)
         reference = scaled("scaled_max", largest or Fraction(0), "max")
         powers = []
         for j in keys:
-            shifted = r("shifted", scaled("scaled_scores", scores[j], "scores") - reference)
+            shifted = r("shifted", scaled("scaled_scores", scores[j], source) - reference)
             powers.append(r.device("exp", ex2_approx, shifted, "shifted") if used[j] else Fraction(0))
         probabilities = [r("probabilities", p) for p in powers]
         columns = [[v[j][d] for j in keys] for d in range(len(v[0]))]

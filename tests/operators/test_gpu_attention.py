@@ -43,10 +43,6 @@ def operands(seed, shape, fmt, count=4):
     return [fs.array(rng.standard_normal(shape).astype(np.float32), fmt) for _ in range(count)]
 
 
-def known(recipe, d):
-    return recipe != "efficient-attention" or d <= 64
-
-
 @needs_sample
 @recipes
 @formats
@@ -56,8 +52,6 @@ def test_recorded_rows(recipe, fmt):
         shapes = sorted({tuple(map(int, key.split("|")[1:])) for key in sample.files if key.startswith("rows|")})
         assert len(shapes) == 5
         for keys, d in shapes:
-            if not known(recipe, d):
-                continue
             key = f"{fmt}|{keys}|{d}"
             q, k, v = (fs.FloatArray(sample[f"{name}|{key}"], fs.as_format(fmt)) for name in ("query", "key", "value"))
             splits = ops.key_splits(2, keys, keys, d) if recipe == "flash-attention-2" else None
@@ -93,11 +87,10 @@ def test_the_sample_is_small():
 def test_all_recorded_outputs(recipe, fmt, causal):
     with recording("attention") as recorded:
         for keys, d in SHAPES:
-            if known(recipe, d):
-                q, k, v, _ = operands([13, keys, d], (1, 2, keys, d), fmt)
-                found = ops.attention(q, k, v, causal=causal, recipe=recipe)
-                expected = recorded[f"{RECIPES[recipe]}|{fmt}|{keys}|{d}|causal={causal}"]
-                np.testing.assert_array_equal(found.codes, expected, err_msg=f"{keys} keys, d = {d}")
+            q, k, v, _ = operands([13, keys, d], (1, 2, keys, d), fmt)
+            found = ops.attention(q, k, v, causal=causal, recipe=recipe)
+            expected = recorded[f"{RECIPES[recipe]}|{fmt}|{keys}|{d}|causal={causal}"]
+            np.testing.assert_array_equal(found.codes, expected, err_msg=f"{keys} keys, d = {d}")
 
 
 @needs_recordings
@@ -153,6 +146,19 @@ def test_recorded_probabilities(recipe):
             np.testing.assert_array_equal(found.codes[0, 0], np.concatenate(parts, axis=-1))
 
 
+@needs_recordings
+@formats
+@pytest.mark.parametrize("keys", [64, 128])
+def test_recorded_probabilities_of_heads_of_128(fmt, keys):
+    """Values that are one-hot show the probabilities of efficient attention, whose scale is no power of two."""
+    with recording("mufu/all_codes/onehot") as recorded:
+        q, k, _ = operands([13, keys, 128], (1, 2, keys, 128), fmt, 3)
+        identity = fs.array(np.broadcast_to(np.eye(keys, 128), (1, 2, keys, 128)), fmt)
+        found = ops.attention(q, k, identity, recipe="efficient-attention")
+        name = {"fp16": "float16", "bf16": "bfloat16"}[fmt]
+        np.testing.assert_array_equal(found.codes, recorded[f"{keys}|torch.{name}|0"].view(np.uint16))
+
+
 # -- without recordings ------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +183,7 @@ def test_a_part_of_the_keys_is_a_call_with_splits():
 
 
 @pytest.mark.parametrize(("recipe", "d"), [
-    ("flash-attention-2", 129), ("cudnn-attention", 32), ("efficient-attention", 128),
+    ("flash-attention-2", 129), ("cudnn-attention", 32), ("efficient-attention", 129),
 ])  # fmt: skip
 def test_blocks_that_are_not_known(recipe, d):
     q, k, v = operands(1, (3, d), "fp16", 3)

@@ -14,6 +14,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import training
+from floatsim.training.optimizers.evidence import EVIDENCE, steps_table
 
 FOLDER = os.environ.get("FLOATSIM_H200")
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "optimizer-steps.zip"
@@ -108,3 +109,73 @@ def test_what_was_not_recorded_is_refused():
         with pytest.raises(ValueError, match=f"'w' has {weight.upper()} and a gradient in {gradient.upper()}"):
             optimizer.step({"w": one[weight]}, {"w": one[gradient]})
         assert optimizer.steps == 0
+
+
+# -- strict ------------------------------------------------------------------------------------------------------------
+
+KNOWN_STEPS = [(recipe, name) for recipe, optimizers in EVIDENCE.items() for name in optimizers]
+
+
+def strict_optimizer(name, recipe, **changed):
+    """An optimizer whose steps were compared, with other options."""
+    options = {"weight_decay": 0.0 if name == "Adam" else 0.01, "recipe": recipe, "strict": True, "device": "h200"}
+    options |= {"momentum": 0.9} if name == "SGD" else {}
+    return getattr(training, name)(0.01, **options | changed)
+
+
+def taken(optimizer, steps, fmt="fp32"):
+    """The weight after steps."""
+    weight, gradient = {"w": fs.array([1.0], fmt)}, {"w": fs.array([0.5], fmt)}
+    for _ in range(steps):
+        weight = optimizer.step(weight, gradient)
+    return weight["w"].item()
+
+
+@pytest.mark.parametrize(("recipe", "name"), KNOWN_STEPS)
+def test_compared_steps_are_computed_and_others_refused(recipe, name):
+    for fmt in ("fp32", "fp16", "bf16"):
+        row = next(row for row in EVIDENCE[recipe][name] if fmt.upper() in row.facts["format"])
+        assert row.facts["steps"] == range(1, 6)
+        most = max(row.facts["steps"][-1] for row in EVIDENCE[recipe][name] if fmt.upper() in row.facts["format"])
+        plain = most > 5 and name == "SGD" and fmt == "fp16"  # recorded without momentum
+        changed = {"momentum": 0.0, "weight_decay": 0.0} if plain else {}
+        optimizer = strict_optimizer(name, recipe, **changed)
+        free = strict_optimizer(name, recipe, **changed, strict=False)
+        assert taken(optimizer, most, fmt) == taken(free, most, fmt)
+        with pytest.raises(fs.NotDescribedError, match=f"{name} with recipe '{recipe}' with steps {most + 1} was not"):
+            taken(optimizer, 1, fmt)
+        assert optimizer.steps == most
+
+
+@pytest.mark.parametrize(("name", "changed", "named"), [
+    ("SGD", {"nesterov": True}, "nesterov True"), ("SGD", {"dampening": 0.1}, "dampening 0.1"),
+    ("SGD", {"momentum": 0.0}, "momentum none"), ("Adam", {"eps": 1e-6}, "eps 1e-06"),
+    ("Adam", {"betas": (0.9, 0.99)}, r"betas \(0.9, 0.99\)"), ("Adam", {"weight_decay": 0.1}, "weight_decay positive"),
+    ("AdamW", {"weight_decay": 0.0}, "weight_decay none"),
+])  # fmt: skip
+def test_options_that_were_not_compared(name, changed, named):
+    with pytest.raises(fs.NotDescribedError, match=rf"with {named} was not compared with an NVIDIA H200.*compared: "):
+        taken(strict_optimizer(name, "cuda", **changed), 1)
+    taken(strict_optimizer(name, "cuda", **changed, strict=False), 6)
+
+
+def test_strict_optimizers_outside_of_the_table():
+    with fs.context(ftz=True), pytest.raises(fs.NotDescribedError, match="with context changed"):
+        taken(strict_optimizer("Adam", "cuda"), 1)
+
+    class Own(training.SGD):
+        pass
+
+    with pytest.raises(fs.NotDescribedError, match="Own with recipe 'cuda' was not compared with a device"):
+        taken(Own(0.1, recipe="cuda", strict=True), 1)
+    for keywords in ({"strict": True}, {"device": "h200"}):
+        with pytest.raises(ValueError, match="pass recipe=, one of cuda, cuda-foreach, cuda-fused"):
+            training.SGD(0.1, **keywords)
+    with pytest.raises(fs.NotDescribedError, match="device='a100' is not described; described: h200"):
+        training.SGD(0.1, recipe="cuda", device="a100")
+    with pytest.raises(fs.NotDescribedError, match=r"version='2.12.0' .*described: 2.11.0"):
+        training.SGD(0.1, recipe="cuda", device="h200", version="2.12.0")
+
+
+def test_the_table_of_steps_is_in_the_documentation():
+    assert steps_table() in (Path(__file__).parents[2] / "docs" / "gpu-known-bits.md").read_text()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
+from floatsim.accumulation.evidence import Compared, check_compared, known_version
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.interop import stays_on_device
 from floatsim.arrays.array.operands import deliver
@@ -16,7 +17,8 @@ from floatsim.arrays.array.types import Floats, Out
 from floatsim.arrays.call import backends
 from floatsim.arrays.call.options import RoundingKeywords, RoundingOptions, spell_out
 from floatsim.formats import FormatLike
-from floatsim.formats._validation import name_hint
+from floatsim.formats._validation import as_flag
+from floatsim.tensorcore.cuda_functions import as_cuda_function
 
 __all__ = [
     "DEVICES", "FunctionKeywords", "FunctionLibrary", "FunctionOptions", "function", "library_call", "library_function",
@@ -31,6 +33,10 @@ FunctionLibrary: TypeAlias = Literal["exact", "cuda"]
 _LIBRARIES: tuple[FunctionLibrary, ...] = ("exact", "cuda")
 DEVICES = {"h200": "NVIDIA H200 (sm_90), CUDA 13.0, torch 2.11.0"}
 """The devices whose functions are known, and the versions that were recorded."""
+_COMPARED = (
+    Compared({"format": ("FP32",), "coefficients": ("none",)}), Compared({"format": ("FP16", "BF16")}),
+)  # fmt: skip
+"""What strict calls compute: all codes of 16 bits, and in FP32 functions without fitted coefficients."""
 
 
 class FunctionKeywords(RoundingKeywords, total=False):
@@ -90,8 +96,9 @@ def _applied(name: str, argument: str, x: Any, number: float | None = None, out:
 
 @stays_on_device
 def library_function(
-    name: str, x: Floats, number: float | None = None, *, device: str = "h200", out: Out = None
-) -> Any:
+    name: str, x: Floats, number: float | None = None, *, device: str = "h200", version: str | None = None,
+    strict: bool = False, out: Out = None,
+) -> Any:  # fmt: skip
     """Return a function of x as PyTorch computes it on a GPU, to the bit.
 
     Parameters
@@ -106,6 +113,11 @@ def library_function(
         The second operand of add, divide, multiply and power: a Python number, which becomes FP32.
     device : str
         "h200": an NVIDIA H200 (sm_90) with CUDA 13.0 and torch 2.11.0.
+    version : str, optional
+        The version of torch on the device: "2.11.0".
+    strict : bool
+        Whether functions in FP32 are refused whose coefficients were fitted to recorded outputs: other arguments than
+        the recorded ones can differ in the last bit. In 16 bits all codes were compared.
     out : FloatArray or ndarray, optional
         Where to write the result.
 
@@ -119,9 +131,10 @@ def library_function(
     TypeError
         For other formats, for a missing number, and for one that the function does not take.
     ValueError
-        For unknown names and devices.
+        For unknown names.
     NotDescribedError
-        For a function in FP32 whose sequence of operations is not known, and for an exponent that was not recorded.
+        For unknown devices and versions, for a function in FP32 whose sequence of operations is not known, for an
+        exponent that was not recorded, and with `strict`.
 
     Notes
     -----
@@ -140,6 +153,9 @@ def library_function(
     >>> fs.library_function("divide", five, 3).codes - fs.divide(five, 3.0).codes
     array([1], dtype=uint32)
     """
-    if device not in DEVICES:
-        raise ValueError(f"device={device!r} is not known; {name_hint(device, DEVICES)}")
+    known_version(device, version)
+    if as_flag(strict, "strict"):
+        row, fmt = as_cuda_function(name), read_floats(x, "x")[1]
+        fitted = "fitted" if row.fitted else "none"
+        check_compared(f"{name} in {fmt.name}", {"format": fmt.name, "coefficients": fitted}, _COMPARED)
     return _applied(name, "x", x, number, out)

@@ -26,7 +26,7 @@ from floatsim.tensorcore.special_functions import FORMS, SCALINGS, Interpolator,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["approximate", "divide"]
+__all__ = ["Tables", "approximate", "divide", "tables"]
 
 _NAN, _INFINITY, _ONE, _SIGN, _MAGNITUDE = 0x7FFFFFFF, 0x7F800000, 0x3F800000, 0x80000000, 0x7FFFFFFF
 _TRAILING, _BIAS, _WIDE_BIAS = 23, 127, 1023
@@ -36,7 +36,7 @@ _OPTIONS = {flush: CallOptions(RoundingAttributes(daz=flush, ftz=flush)) for flu
 _TRUNCATED = CallOptions(RoundingAttributes(Rounding.TOWARD_ZERO))
 
 
-class _Tables(NamedTuple):
+class Tables(NamedTuple):
     """The arguments of the kernel between the codes and the results."""
 
     layout: NDArray[np.uint32]
@@ -114,7 +114,8 @@ def _layout(reading: _Reading, table: Interpolator, field: int) -> int:
 
 
 @functools.lru_cache(maxsize=32)
-def _tables(function: str, unit: str) -> _Tables:
+def tables(function: str, unit: str) -> Tables:
+    """Return the arguments of the kernel for a function, between the codes and the results."""
     reading, table = _READINGS[function], as_unit(unit).interpolator(function)
     flush = FORMS[function][FP32][-1]
     layout, special = np.zeros(512, np.uint32), np.zeros((512, 2), np.uint32)
@@ -139,7 +140,7 @@ def _tables(function: str, unit: str) -> _Tables:
     integers = np.array([numbers.get(name, 0) for name in loops.INTEGERS], np.uint32)
     exponent_unit = 2.0 ** (table.fraction_bits + table.dropped_bits) if function == "lg2" else 0.0
     floats = np.array([exponent_unit, 2.0**-table.dropped_bits])
-    return _Tables(layout, special.reshape(-1), rows, integers, floats)
+    return Tables(layout, special.reshape(-1), rows, integers, floats)
 
 
 def _flushed(function: str, unit: str, codes: Codes, out: Codes) -> None:
@@ -148,7 +149,7 @@ def _flushed(function: str, unit: str, codes: Codes, out: Codes) -> None:
         turned = np.empty_like(codes)  # not `out`: the vector instructions of the kernel need two arrays
         loops.turns(codes, _TURN, turned)
         codes = turned
-    loops.approximate(codes, *_tables(function, unit), out)
+    loops.approximate(codes, *tables(function, unit), out)
 
 
 def approximate(

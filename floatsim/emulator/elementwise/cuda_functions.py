@@ -1,7 +1,8 @@
 """CUDA's mathematical functions on arrays of codes: `floatsim.tensorcore.cuda_functions` has the sequences.
 
-FP32 runs a sequence on pieces of the array that stay in the processor's caches. In 16 bits, the results of all codes
-are computed in FP32, rounded once, and kept in a table.
+FP32 runs a sequence as a program of a kernel (`cuda_programs`). Without fused multiply-adds, and for functions rounded
+once, it runs a sequence operation by operation, on pieces of the array that stay in the processor's caches. In 16 bits,
+the results of all codes are computed in FP32, rounded once, and kept in a table.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from floatsim_kernels.elementwise import tables as table_loops
-from floatsim_kernels.functions import cuda as cuda_loops
 from floatsim_kernels.runtime import cpu
 
 from floatsim._types import Codes, Seeds
 from floatsim.accumulation.library_rules import NotDescribedError
-from floatsim.emulator.elementwise import pieces
+from floatsim.emulator.elementwise import cuda_programs, pieces
 from floatsim.emulator.elementwise.approximations import approximate
 from floatsim.emulator.elementwise.execute import convert, elementwise
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
@@ -29,7 +29,7 @@ from floatsim.tensorcore.cuda_functions import CUDA_FUNCTIONS, as_cuda_function,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cuda_function"]
+__all__ = ["cuda_function", "sequence"]
 
 _NEAREST = CallOptions(RoundingAttributes())
 _TOWARD_ZERO = CallOptions(RoundingAttributes(Rounding.TOWARD_ZERO))
@@ -181,7 +181,7 @@ def cuda_function(name: str, codes: Codes, fmt: FloatFormat, number: float | Non
         recorded = " and ".join(f"{each:g}" for each in row.numbers)
         raise NotDescribedError(f"{name}: {number:g} was not recorded on the GPU; recorded are {recorded}")
     if fmt != FP32:
-        return _looked_up(codes, _table(name, fmt, number, "" if number is None else number.hex()))
+        return _looked_up(codes, _table(name, fmt, number, _bits(number)))
     if not row.in_fp32 and number != 2:
         known = ", ".join(each.name for each in CUDA_FUNCTIONS.values() if each.in_fp32)
         raise NotDescribedError(
@@ -191,40 +191,35 @@ def cuda_function(name: str, codes: Codes, fmt: FloatFormat, number: float | Non
     out = np.empty(flat.size, np.uint32)
 
     def run(arrays: list[Any], written: Any, draws: Seeds) -> None:
-        for start in range(0, written.size, _PIECE):
-            piece = slice(start, start + _PIECE)
-            written[piece] = _singles(name, arrays[0][piece], number)
+        _write_singles(name, arrays[0], number, written)
 
     pieces.in_pieces(name, run, [flat], out, pieces.NO_DRAWS)
     return out.reshape(codes.shape)
 
 
-def _singles(name: str, codes: Codes, number: float | None) -> Codes:
-    """Return the results of a sequence in FP32."""
-    if name == "exp" and cpu.has_fma() and cpu.environment_is_default():
-        return _exp(codes)
+def _write_singles(name: str, codes: Codes, number: float | None, out: Codes) -> None:
+    """Write the results of a sequence in FP32: by the kernel if it has all operations, else piece by piece."""
+    if cpu.has_fma() and cpu.environment_is_default():
+        found = cuda_programs.program(name, number, _bits(number))
+        if found is not None:
+            cuda_programs.run(found, codes, out)
+            return
+    for start in range(0, out.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        out[piece] = sequence(name, codes[piece], number)
+
+
+def _bits(number: float | None) -> str:
+    """Return a text that tells numbers apart that are equal, such as the zeros."""
+    return "" if number is None else number.hex()
+
+
+def sequence(name: str, codes: Codes, number: float | None) -> Codes:
+    """Return the results of a sequence in FP32, operation by operation, on every processor."""
     numbers = () if number is None else (number,)
     with np.errstate(all="ignore"):
         result: Codes = CUDA_FUNCTIONS[name].steps(_MACHINE, _Singles(codes), *numbers).codes
     return np.where(result & _MAGNITUDE > _INFINITY, np.uint32(_NAN[FP32]), result)
-
-
-_EXP_PARAMS = np.array([1 / np.log(2) / 252, 1 / np.log(2), 1.925963033500011e-08], np.float32)
-"""log2(e) / 252, and log2(e) as the sum of two FP32 numbers."""
-
-
-def _exp(codes: Codes) -> Codes:
-    """Return `exp` of FP32 codes by compiled loops, as its sequence on `_MACHINE` does."""
-    fraction, scale = np.empty(codes.size, np.float32), np.empty(codes.size, np.float32)
-    cuda_loops.exp_parts(np.ascontiguousarray(codes).view(np.float32), _EXP_PARAMS, fraction, scale)
-    power = approximate("ex2", fraction.view(np.uint32), FP32, True, "sm_90").view(np.float32)
-    with np.errstate(all="ignore"):
-        np.multiply(power, scale, out=scale)
-    result: Codes = scale.view(np.uint32)
-    not_numbers = np.isnan(scale)
-    if not_numbers.any():
-        result[not_numbers] = _NAN[FP32]
-    return result
 
 
 @functools.lru_cache(maxsize=128)
@@ -232,7 +227,8 @@ def _table(name: str, fmt: FloatFormat, number: float | None, bits: str) -> Code
     """Return the results of all codes of 16 bits. `bits` tells numbers apart that are equal, such as the zeros."""
     every = np.arange(1 << 16, dtype=np.uint16)
     singles, _ = convert(every, fmt, FP32, _NEAREST, False)
-    result = _singles(name, singles, number)
+    result = np.empty_like(singles)
+    _write_singles(name, singles, number, result)
     table, _ = convert(result, FP32, fmt, _NEAREST, False)
     table = np.where(result == _NAN[FP32], np.uint16(_NAN[fmt]), table)
     table.flags.writeable = False

@@ -10,15 +10,17 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim.accumulation.evidence import Fact, check_compared, known_version
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.arrays.call.options import context
+from floatsim.arrays.call.options import Context, context, get_context
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise.arithmetic import add, subtract
 from floatsim.formats import BF16, FP16, FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
+from floatsim.training.optimizers.evidence import EVIDENCE
 from floatsim.training.policies.arithmetic import ROUNDINGS, Arithmetic, CudaArithmetic, FusedArithmetic
 from floatsim.training.policies.conversions import check_tensors, nearest_number, with_cuda_nan
 from floatsim.training.policies.storage import Storage, as_storage, store, unsigned
@@ -122,6 +124,13 @@ class Optimizer:
         How PyTorch 2.11 updates tensors on a GPU: "cuda" (one tensor after the other, foreach=False), "cuda-foreach"
         (its default) or "cuda-fused" (fused=True). For FP32, BF16 and FP16, in SGD, Adam and AdamW. A recipe fixes all
         options of formats and roundings. Default: as on a CPU, by `rounding`.
+    device : str, optional
+        "h200": recipes that were not compared with this device are refused.
+    version : str, optional
+        The version of torch on the device, such as "2.11.0". Other versions are refused.
+    strict : bool
+        Whether steps are refused that were not compared with the device: other formats, options and more steps than
+        those of `floatsim.training.optimizers.evidence.EVIDENCE`.
 
     Attributes
     ----------
@@ -139,6 +148,9 @@ class Optimizer:
     TypeError, ValueError
         For a learning rate that is NaN, infinite or negative, for unknown formats and names, and for a recipe together
         with an option that it fixes.
+    NotDescribedError
+        A ValueError: for devices and versions that were not recorded, and with `strict`, by `step`, for steps that were
+        not. The message has the recorded ones.
 
     Notes
     -----
@@ -160,6 +172,9 @@ class Optimizer:
     kahan: bool = False
     seed: int = 0
     recipe: str | None = None
+    device: str | None = None
+    version: str | None = None
+    strict: bool = False
     moments: dict[str, dict[str, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     steps: int = field(default=0, init=False, repr=False)
     weight_steps: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -182,6 +197,7 @@ class Optimizer:
         if self.recipe is not None:
             self._check_recipe(self.recipe)
             self._lines = RECIPES[self.recipe].lines
+        self._check_device()
         self._of_weights = self._lines if self._mode is Rounding.TIES_TO_EVEN else Arithmetic("step")
 
     def step(self, parameters: Tensors, gradients: Tensors, lr: float | None = None) -> dict[str, FloatArray]:
@@ -219,6 +235,7 @@ class Optimizer:
                 )
             if self.recipe is not None:
                 _check_format(self.recipe, name, parameters[name].format, gradient.format)
+                self._check_compared(name, parameters[name].format)
         moments = {name: dict(kept) for name, kept in self.moments.items()}
         before = moments, self.weight_steps, self.steps, self._stream.calls
         self.steps += 1
@@ -243,6 +260,33 @@ class Optimizer:
             value = self._mode if option.name == "weight_rounding" else getattr(self, option.name)
             if option.name in _FIXED and value not in (option.default, Rounding.TIES_TO_EVEN):
                 raise ValueError(f"recipe={recipe!r} fixes {option.name}; {option.name}={value!r} must not be given")
+
+    def _check_device(self) -> None:
+        """Raise an error for an unknown device or version, and for a strict optimizer without a recipe of a device."""
+        if self.device is not None:
+            known_version(self.device, self.version)
+        elif self.version is not None:
+            raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
+        if self.recipe is None and (as_flag(self.strict, "strict") or self.device is not None):
+            raise ValueError(
+                f"strict= and device= belong to a recipe of a GPU: pass recipe=, one of {', '.join(EVIDENCE)}"
+            )
+
+    def _check_compared(self, name: str, fmt: FloatFormat) -> None:
+        """Raise a NotDescribedError if the optimizer is strict, and the next step of a weight was not compared."""
+        if self.strict and self.recipe is not None:
+            steps = self.weight_steps.get(name, 0) + 1
+            changed = get_context() != Context()
+            facts: dict[str, Fact] = {
+                "format": fmt.name, "steps": steps, "context": "changed" if changed else "default",
+                "weight_decay": _sign(self.weight_decay), **self._facts(),
+            }  # fmt: skip
+            kind = type(self).__name__
+            check_compared(f"{kind} with recipe {self.recipe!r}", facts, EVIDENCE[self.recipe].get(kind, ()))
+
+    def _facts(self) -> dict[str, Fact]:
+        """Return the options that `floatsim.training.optimizers.evidence` has for this optimizer."""
+        raise NotImplementedError
 
     # -- for the optimizers --------------------------------------------------------------------------------------------
 
@@ -332,6 +376,11 @@ class Optimizer:
         return self._stored(total, weight)
 
 
+def _sign(number: float) -> str:
+    """Return what the evidence says of a factor that may be zero."""
+    return "positive" if number else "none"
+
+
 @with_keyword_hints
 @dataclass
 class SGD(Optimizer):
@@ -347,7 +396,7 @@ class SGD(Optimizer):
         The share of the gradient that does not enter the moment.
     nesterov : bool
         Whether the momentum looks ahead.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe, device, version, strict
         As in `fs.training.Optimizer`.
 
     Notes
@@ -379,6 +428,9 @@ class SGD(Optimizer):
         if as_flag(self.nesterov, "nesterov") and (not self.momentum or self.dampening):
             raise ValueError("nesterov=True needs a momentum, and no dampening")
 
+    def _facts(self) -> dict[str, Fact]:
+        return {"momentum": _sign(self.momentum), "dampening": self.dampening, "nesterov": self.nesterov}
+
     def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
         g, lines = self._with_decay(gradient, weight), self._lines
         if self.momentum:
@@ -406,7 +458,7 @@ class RMSProp(Optimizer):
         The factor of the moment in each step. 0: no moment.
     centered : bool
         Whether the square of the mean is subtracted from the mean of the squares.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe, device, version, strict
         As in `fs.training.Optimizer`.
 
     Notes
@@ -467,7 +519,7 @@ class Adam(Optimizer):
         The shares of the old means in each step.
     eps : float
         Added to the root. With `rounding="operation"`, it is rounded to the format of the state: 1e-8 is 0 in FP16.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe, device, version, strict
         As in `fs.training.Optimizer`. Weight decay is added to the gradient.
     scalars : format, optional
         The format of the scalars, as in implementations that keep them beside the tensors: lr, the betas, eps and
@@ -525,6 +577,9 @@ class Adam(Optimizer):
                 _share(beta, f"beta{number}")
         as_real(self.eps, "eps", 0.0)
 
+    def _facts(self) -> dict[str, Fact]:
+        return {"betas": tuple(self.betas), "eps": self.eps}
+
     def _changed(self, name: str, weight: FloatArray, gradient: FloatArray, lr: float) -> FloatArray:
         lines, scalars, given = self._lines, self._scalars, weight
         beta1, beta2, eps, lr = (scalars.number(x) for x in (*self.betas, self.eps, lr))
@@ -576,7 +631,7 @@ class AdamW(Adam):
         The shares of the old means in each step.
     eps : float
         Added to the root.
-    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe
+    weight_decay, weights, state, weight_rounding, rounding, kahan, seed, recipe, device, version, strict
         As in `fs.training.Optimizer`. The default of weight_decay is 0.01.
     scalars : format, optional
         The format of the scalars, as in `fs.training.Adam`.
