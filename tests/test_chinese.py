@@ -39,10 +39,10 @@ def original(path: Path) -> Path:
 
 
 @functools.cache
-def rows(name: str) -> tuple[tuple[str, str, str], ...]:
+def rows(name: str) -> tuple[tuple[str, ...], ...]:
     """The rows of a table of docs/zh, without its head."""
     with (CHINESE / name).open(encoding="utf-8", newline="") as file:
-        found = [(row[0], row[1], row[2]) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+        found = [tuple(row) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
     return tuple(found[1:])
 
 
@@ -118,6 +118,49 @@ def test_links(page):
     for target, name in english.links(page):
         assert target.exists(), f"{page.name} links to {target}"
         assert not name or name in anchors(target), f"{page.name} links to {target.name}#{name}, which is no heading"
+
+
+# -- the tables of the README --------------------------------------------------------------------------------------
+
+README = CHINESE / "README.md"
+TABLES = ("notebooks", "formats", "accumulations")
+BEGIN = "<!-- {}: begin (python tests/test_chinese.py) -->"
+
+
+def between(text: str, begin: str, end: str) -> str:
+    return text.partition(begin)[2].partition(end)[0].strip()
+
+
+def chinese_table(name: str) -> str:
+    """A generated table of README.md with the texts of docs/zh/cells.tsv. A text that is missing there stays English."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = between(text, english.BEGIN.format(name), english.END.format(name))
+    words = dict(rows("cells.tsv"))
+    lines = ["| " + " | ".join(words.get(cell, cell) for cell in line[2:-2].split(" | ")) + " |" for line in text.split("\n")]
+    return re.sub(r"\[(\d+\. )?([^\]]*)\]\(([^)]*)\)", functools.partial(_moved, words), "\n".join(lines))
+
+
+def _moved(words: dict[str, str], link: re.Match[str]) -> str:
+    """A link to a notebook or its picture, to the Chinese one where there is one."""
+    target = ROOT / link[3]
+    other = target.parent / "zh" / target.name
+    path = (other if other.exists() else target).relative_to(ROOT)
+    text = (link[1] or "") + words.get(link[2], link[2])
+    return f"[{text}](../{path.relative_to('docs')})" if path.parts[0] == "docs" else f"[{text}](../../{path})"
+
+
+def with_tables(text: str) -> str:
+    """The Chinese README with its tables."""
+    for name in TABLES:
+        begin, end = BEGIN.format(name), english.END.format(name)
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{chinese_table(name)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def test_tables_of_the_readme():
+    text = README.read_text(encoding="utf-8")
+    assert with_tables(text) == text, "run `python tests/test_chinese.py`"
 
 
 # -- equal to the English pages ------------------------------------------------------------------------------------
@@ -292,3 +335,4 @@ def test_punctuation_is_chinese(page):
 
 if __name__ == "__main__":
     GLOSSARY.write_text(glossary_text(), encoding="utf-8")
+    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
