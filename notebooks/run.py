@@ -38,7 +38,7 @@ from PIL import Image
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from notebooks import translate  # noqa: E402
+from notebooks import translate
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"

@@ -1,8 +1,8 @@
 """Chinese notebooks: the code of the English ones, with the texts that a reader sees translated.
 
-`notebooks/zh/NN_name.py` has the same cells as `notebooks/NN_name.py`, and one more: the cell tagged "language" selects
-the font of the pictures. Its text cells are written by hand. Its code is made here: `zh/strings.tsv` lists the texts and
-comments in the code, and their translations. `run.py --update` writes the code before it runs the notebook.
+`notebooks/zh/NN_name.py` has the same cells as `notebooks/NN_name.py`, and one more: the cell tagged "language" has
+the language of the pictures. Its text cells are written by hand. Its code is made here: `zh/strings.tsv` lists the texts
+and comments in the code, and their translations. `run.py --update` writes the code before it runs the notebook.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def merged(path: Path) -> Any:
     cells = [cell for cell in source.cells if not is_language(cell)]
     kinds, wanted = ([cell.cell_type for cell in some] for some in (cells, english.cells))
     if kinds != wanted:
-        at = next((i for i, (a, b) in enumerate(zip(kinds, wanted, strict=False)) if a != b), min(map(len, (kinds, wanted))))
+        least = min(len(kinds), len(wanted))
+        at = next((i for i in range(least) if kinds[i] != wanted[i]), least)
         raise ValueError(
             f"{path.name}: cell {at + 1} without the language's is not of the kind of {original(path).name}, which has "
             f"{len(wanted)} cells"

@@ -132,12 +132,12 @@ def between(text: str, begin: str, end: str) -> str:
 
 
 def chinese_table(name: str) -> str:
-    """A generated table of README.md with the texts of docs/zh/cells.tsv. A text that is missing there stays English."""
+    """A generated table of README.md with the texts of docs/zh/cells.tsv. A text that it lacks stays English."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = between(text, english.BEGIN.format(name), english.END.format(name))
     words = dict(rows("cells.tsv"))
-    lines = ["| " + " | ".join(words.get(cell, cell) for cell in line[2:-2].split(" | ")) + " |" for line in text.split("\n")]
-    return re.sub(r"\[(\d+\. )?([^\]]*)\]\(([^)]*)\)", functools.partial(_moved, words), "\n".join(lines))
+    cells = [[words.get(cell, cell) for cell in line[2:-2].split(" | ")] for line in text.split("\n")]
+    return re.sub(r"\[(\d+\. )?([^\]]*)\]\(([^)]*)\)", functools.partial(_moved, words), english.table(cells))
 
 
 def _moved(words: dict[str, str], link: re.Match[str]) -> str:
@@ -232,7 +232,8 @@ def place(path: Path, name: str) -> int | str:
     if not name or path.name == "glossary.md":
         return name
     heads = [head for head, _ in sections(path)]
-    slugs = [re.sub(r"[^\w\- ]", "", english.LINK.sub("", head.lstrip("# ")).lower()).replace(" ", "-") for head in heads]
+    plain = [re.sub(r"[^\w\- ]", "", english.LINK.sub("", head.lstrip("# ")).lower()) for head in heads]
+    slugs = [words.replace(" ", "-") for words in plain]
     return slugs.index(name) if name in slugs else name
 
 

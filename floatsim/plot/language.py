@@ -1,10 +1,12 @@
-"""Pictures with Chinese text: the font that has the characters."""
+"""Pictures with Chinese text: the labels, and the font that has the characters."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from floatsim._warnings import warn
 
-__all__ = ["use_language"]
+__all__ = ["say", "use_language"]
 
 _LANGUAGES = ("en", "zh")
 FONTS = (
@@ -13,25 +15,52 @@ FONTS = (
     "Sarasa UI SC", "LXGW WenKai", "Arial Unicode MS", "Droid Sans Fallback", "Noto Sans CJK JP", "Noto Serif CJK SC",
     "SimSun",
 )  # fmt: skip
-"""Fonts with Chinese characters of Linux, macOS and Windows, the preferred ones first."""
+"""Fonts with Chinese characters on Linux, macOS and Windows, the preferred ones first."""
+
+CHINESE = {
+    "sign": "符号", "exponent": "指数", "significand": "尾数", "subnormal": "次正规数", "infinities": "无穷",
+    "no number": "非数", "none: infinity": "没有：无穷", "infinity": "无穷", "NaN, not a number": "NaN，非数",
+    "the {} before the point is not stored": "小数点前的 {} 不存放", "codes": "个编码",
+    "{}: sign, exponent, trailing significand": "{}：符号、指数、尾数字段",
+    "in italics: rounded to three digits": "斜体：舍入到三位数字", "magnitude": "绝对值", "{} numbers": "{} 个数",
+    "flushed to zero": "清零", "normal": "正规数", "overflow": "上溢", "all normal": "全部是正规数",
+    "no finite non-zero number": "没有有限的非零数", "share of the non-zero numbers": "占非零数的比例",
+    "multiplied by, then rounded to {}": "所乘的因子，然后舍入到 {}", "number": "数", "rounded to {}": "舍入到 {}",
+    "size of the number": "数的大小", "gap to the next number": "到下一个数的间距",
+    "largest relative error": "最大相对误差", "epoch": "轮", "step": "步", "loss": "损失",
+    "loss scale (x: skipped)": "损失缩放因子（×：跳过的步）", "accuracy on test images": "测试图像的准确率",
+    "{}: diverged": "{}：发散", "error in ulps of {} (right: too large)": "误差，以 {} 的 ulp 计（右边：偏大）",
+    "mean {} ulp": "平均 {} ulp",
+}  # fmt: skip
+"""The Chinese of the labels that pictures of formats, rounding, losses and training have. Other labels stay English."""
 
 _appended: set[str] = set()
 """The fonts that `use_language` appended, and may remove."""
+_chosen = ContextVar("floatsim_plot_language", default="en")
+
+
+def say(label: str, *values: object) -> str:
+    """Return a label in the chosen language, with the values in place of its braces.
+
+    >>> say("rounded to {}", "FP16")
+    'rounded to FP16'
+    """
+    return (CHINESE.get(label, label) if _chosen.get() == "zh" else label).format(*values)
 
 
 def use_language(language: str = "zh", *, font: str | None = None) -> str | None:
-    """Let matplotlib draw Chinese text in titles and labels, those of your own included.
+    """Choose the language of the labels, and let matplotlib draw Chinese text, that of your own titles included.
 
-    matplotlib's own font has no Chinese characters, and draws a box for each. This function appends a font with them
-    to `rcParams["font.family"]`. Latin letters and digits keep their font. Without such a font, a warning says what to
-    install, and nothing changes.
+    The pictures of formats, rounding, conversion losses and training have Chinese labels. matplotlib's own font has no
+    Chinese characters, and draws a box for each. This function appends a font with them to `rcParams["font.family"]`.
+    Latin letters and digits keep their font. Without such a font, a warning says what to install, and nothing changes.
 
     matplotlib draws a text that contains a formula in one font only: write "2ᵏ" beside Chinese characters, not "$2^k$".
 
     Parameters
     ----------
     language : {"zh", "en"}
-        "zh" appends a font. "en" removes it again.
+        "zh" selects Chinese labels and appends a font. "en" selects English labels and removes the font again.
     font : str, optional
         The name of a font that matplotlib knows. Default: the first installed font of a list for Linux, macOS and
         Windows.
@@ -66,6 +95,7 @@ def use_language(language: str = "zh", *, font: str | None = None) -> str | None
         families.append(chosen)
         _appended.add(chosen)
     rcParams["font.family"] = families
+    _chosen.set("en" if chosen is None else language)
     return chosen
 
 

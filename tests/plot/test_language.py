@@ -1,14 +1,18 @@
 """Chinese text in pictures: every character is drawn, and a missing font is said."""
 
+import re
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib import font_manager, rcParams
+from matplotlib.text import Text
 
 import floatsim as fs
 from floatsim import plot
 from floatsim.plot import language
+from tests.marks import cases
 
 INSTALLED = {entry.name for entry in font_manager.fontManager.ttflist}.intersection(language.FONTS)
 needs_font = pytest.mark.skipif(not INSTALLED, reason="no font with Chinese characters is installed")
@@ -20,6 +24,7 @@ def _settings():
         yield
     plt.close("all")
     language._appended.clear()
+    language._chosen.set("en")
 
 
 def missing_glyphs(ax):
@@ -30,19 +35,51 @@ def missing_glyphs(ax):
 
 
 @needs_font
-@pytest.mark.parametrize("draw", [
-    lambda: plot.exponent_histogram([1.0, 2.0], ["fp16"], title="次正规数、上溢与吞没"),
-    lambda: plot.staircase("e4m3", title="溢出策略：饱和"),
-    lambda: plot.code_grid("e4m3", title="E4M3 的全部编码"),
-], ids=["histogram", "staircase", "codes"])  # fmt: skip
-def test_titles_and_labels_have_their_characters(draw):
-    ax = draw()
-    ax.set_xlabel("损失乘以 2ᵏ")
-    assert missing_glyphs(ax)  # the picture of a page without this function
+def test_titles_and_labels_have_their_characters():
+    def draw():
+        return plot.exponent_histogram([1.0, 2.0], ["fp16"], title="次正规数、上溢与吞没")
+
+    assert missing_glyphs(draw())  # the picture without this function
     plot.use_language("zh")
     ax = draw()
     ax.set_xlabel("损失乘以 2ᵏ")
     assert missing_glyphs(ax) == []
+
+
+LABELLED = {
+    "anatomy": lambda: plot.anatomy(6.5, "fp16"), "subnormal": lambda: plot.anatomy(1e-6, "fp16"),
+    "bit_strip": lambda: plot.bit_strip("0.1"), "code_grid": lambda: plot.code_grid("e5m2"),
+    "number_line": lambda: plot.number_line(["fp32"], limits=(0, 8)), "spacing": lambda: plot.spacing(limits=(-9, 9)),
+    "worst_error": lambda: plot.worst_error(["fp16"], limits=(-9, 9)),
+    "staircase": lambda: plot.staircase("e4m3", title="舍入"),
+    "scale_sweep": lambda: plot.scale_sweep([1e-3, 1.0], "e4m3"),
+    "histogram": lambda: plot.exponent_histogram([1e-9, 1.0, 1e6], ["fp16"]),
+}  # fmt: skip
+
+
+def english_words(ax):
+    """The words of a picture in Latin letters, apart from names such as FP16, NaN and p."""
+    ax.figure.canvas.draw()
+    texts = [text.get_text() for text in ax.figure.findobj(Text) if text.get_visible()]
+    return [word for text in texts for word in re.findall(r"(?<![\w$\\{])[a-z]{4,}", text)]
+
+
+@needs_font
+@pytest.mark.parametrize("name", cases(quick=["anatomy", "histogram"], full=LABELLED))
+def test_labels_are_chinese_and_have_their_characters(name):
+    assert english_words(LABELLED[name]()) or name == "code_grid"
+    plot.use_language("zh")
+    ax = LABELLED[name]()
+    assert missing_glyphs(ax) == []
+    assert english_words(ax) == []
+    assert any(letter > "\u2e80" for text in ax.figure.findobj(Text) for letter in text.get_text())
+
+
+def test_each_chinese_label_is_one_of_a_picture():
+    folder = Path(language.__file__).parent
+    code = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py") if path.name != "language.py")
+    assert [label for label in language.CHINESE if f'"{label}"' not in code and f"'{label}'" not in code] == []
+    assert all(a.count("{}") == b.count("{}") for a, b in language.CHINESE.items())
 
 
 @needs_font
