@@ -1,8 +1,8 @@
 """Chinese notebooks: the code of the English ones, with the texts that a reader sees translated.
 
-`notebooks/zh/NN_name.py` has the same cells as `notebooks/NN_name.py`, and one more: the cell tagged "language" has
-the language of the pictures. Its text cells are written by hand. Its code is made here: `zh/strings.tsv` lists the texts
-and comments in the code, and their translations. `run.py --update` writes the code before it runs the notebook.
+`notebooks/zh/NN_name.py` has the same cells as `notebooks/NN_name.py`, and one more: the cell tagged "language" sets
+the language of the pictures. Its text cells are written by hand. Its code is made here. `zh/strings.tsv` lists the
+texts and comments in the code, and their translations. `run.py --update` writes the code before it runs the notebook.
 """
 
 from __future__ import annotations

@@ -183,8 +183,8 @@ def _fields_in_words(fmt: FloatFormat, number: float, field: int, trailing: int)
     binary += f"\n{offset}" if hidden else f": {say('subnormal')}\n{offset}"
     digits = f"{hidden}.{trailing:0{fmt.trailing_bits}b}" if fmt.trailing_bits else f"{hidden}"
     words = f"{say('significand')}\n{digits} = {significand!r}"
-    note = say("the {} before the point is not stored", hidden)
-    return sign, binary, words + f"\n({note})" * (fmt.trailing_bits > 4)
+    note = say("(the {} before the point is not stored)", hidden)
+    return sign, binary, words + f"\n{note}" * (fmt.trailing_bits > 4)
 
 
 def _equation(fmt: FloatFormat, number: float, field: int) -> str:
@@ -247,14 +247,14 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
     ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
     colours = palette(ax)
     strong = colours.format(format)
-    kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
+    kinds = {"{} subnormal": 0, "{} infinities": 0, "{} NaN": 0}
     words = [each for stripe in values.reshape(-1, 1 << format.trailing_bits) for each in _in_cells(stripe.tolist())]
     room = 0.94 * width_in_points(ax) / columns
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
         subnormal = 0 < abs(value) < format.smallest_normal
-        lost = "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
-        if kind := "subnormal" if subnormal else lost:
+        lost = "" if math.isfinite(value) else "{} NaN" if math.isnan(value) else "{} infinities"
+        if kind := "{} subnormal" if subnormal else lost:
             kinds[kind] += 1
         if lost or value == 0:
             tint = colours.lost if lost else colours.background
@@ -281,8 +281,8 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
         ax.set_xlabel(say("in italics: rounded to three digits"), style="italic", fontsize="small")
     ax.spines[:].set_visible(False)
     if title is None:
-        counted = [f"{codes.size} {say('codes')}", *(f"{n} {say(kind)}" for kind, n in kinds.items() if n)]
-        title = f"{format.name}: {', '.join(counted)}"
+        counted = [say(kind, n) for kind, n in {"{} codes": codes.size, **kinds}.items() if n]
+        title = say("{}: {}", format.name, say(", ").join(counted))
     ax.set_title(title)
     return ax
 

@@ -18,9 +18,11 @@ FONTS = (
 """Fonts with Chinese characters on Linux, macOS and Windows, the preferred ones first."""
 
 CHINESE = {
-    "sign": "符号", "exponent": "指数", "significand": "尾数", "subnormal": "次正规数", "infinities": "无穷",
+    "sign": "符号", "exponent": "指数", "significand": "尾数", "subnormal": "次正规数",
     "no number": "非数", "none: infinity": "没有：无穷", "infinity": "无穷", "NaN, not a number": "NaN，非数",
-    "the {} before the point is not stored": "小数点前的 {} 不存放", "codes": "个编码",
+    "(the {} before the point is not stored)": "（小数点前的 {} 不存放）", "{} codes": "{} 个编码",
+    "{} subnormal": "{} 个次正规数",
+    "{} infinities": "{} 个无穷", "{} NaN": "{} 个 NaN", "{}: {}": "{}：{}", ", ": "，",
     "{}: sign, exponent, trailing significand": "{}：符号、指数、尾数字段",
     "in italics: rounded to three digits": "斜体：舍入到三位数字", "magnitude": "绝对值", "{} numbers": "{} 个数",
     "flushed to zero": "清零", "normal": "正规数", "overflow": "上溢", "all normal": "全部是正规数",

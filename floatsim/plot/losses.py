@@ -44,7 +44,7 @@ def losses_in_words(losses: ConversionLosses) -> str:
         return say("no finite non-zero number")
     shares = {what: getattr(losses, what) for what in order}
     words = [f"{in_percent(share)} {say(_WORDS[_ATTRIBUTES.index(what)])}" for what, share in shares.items() if share]
-    return ", ".join(words) or say("all normal")
+    return say(", ").join(words) or say("all normal")
 
 
 def _styles(colours: Palette, tint: str) -> tuple[dict[str, Any], ...]:

@@ -66,7 +66,6 @@ for place in reversed(range(16)):
     field = "符号" if place == 15 else "指数" if place >= 10 else "尾数"
     print(f"{field:12} {fs.decode(code ^ 1 << place, 'fp16'):<12g}")
 
-
 # %% [markdown]
 # 翻转一个指数位，相当于把数乘以或除以 2 的一个幂：字段的末位对应 2，首位对应 2^16。翻转一个尾数位，数的变化不超过一半。
 #
