@@ -252,6 +252,20 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # number? Why is the last count different?
 
 # %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the numbers of FP16, as a list of texts such as `["0.5", "0.2"]`, in the order of the question.
+# - Exercise 2: the five whole numbers, as a list.
+# - Exercise 3: the three counts, as a list.
+
+# %%
+DIGESTS = {1: "d1d0dfff6a", 2: "f5b7d9767f", 3: "87832d77ba"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))
+
+# %% [markdown]
 # <details>
 # <summary>Solution 1</summary>
 #
@@ -267,6 +281,7 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # 0.75 4 True
 # 1/3 3 False
 # 0.1 10 False
+# >>> print(fs.testing.check_answers({1: ["0.5", "0.75"]}, DIGESTS))
 # ```
 #
 # </details>
@@ -290,6 +305,7 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # bf16 8 257 True
 # fp16 11 2049 True
 # fp32 24 16777217 True
+# >>> print(fs.testing.check_answers({2: [9, 17, 257, 2049, 16777217]}, DIGESTS))
 # ```
 #
 # </details>
@@ -310,6 +326,7 @@ print("steps from 0.1 + 0.2 to 0.3 in FP64:", fs.ulp_distance(total, fs.array(["
 # 256 512 7
 # >>> fs.E4M3.max, 2**fs.E4M3.trailing_bits
 # (448.0, 8)
+# >>> print(fs.testing.check_answers({3: [8, 8, 7]}, DIGESTS))
 # ```
 #
 # </details>

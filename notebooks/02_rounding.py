@@ -283,6 +283,21 @@ Markdown(
 # **Exercise 3.** Enclose the sum 1 + 1/2 + 1/3 + ... + 1/100 between two FP16 numbers, using FP16 operations only.
 
 # %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: of the 16 numbers at a distance of 2^-20 from the ties of E4M3 between 1 and 2: how many change, with
+#   ties to even and with rounding to odd first, as a list.
+# - Exercise 2: the modes that are *not* symmetric, as texts in a list, in alphabetical order.
+# - Exercise 3: the lower and the upper bound, as a list.
+
+# %%
+DIGESTS = {1: "d0bc85ce3a", 2: "3b95ee20b0", 3: "1fbd99e8e6"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))
+
+# %% [markdown]
 # <details>
 # <summary>Solution 1</summary>
 #
@@ -309,6 +324,7 @@ Markdown(
 # ...     print(rounding, "wrong:", int(np.sum(once != twice)), "of", near.size)
 # ties_to_even wrong: 8 of 16
 # to_odd wrong: 0 of 16
+# >>> print(fs.testing.check_answers({1: [8, 0]}, DIGESTS))
 # ```
 #
 # </details>
@@ -332,6 +348,7 @@ Markdown(
 # toward_negative  False
 # to_odd           True
 # stochastic       True
+# >>> print(fs.testing.check_answers({2: ["toward_negative", "toward_positive"]}, DIGESTS))
 # ```
 #
 # </details>
@@ -352,6 +369,7 @@ Markdown(
 # >>> low, high = harmonic("toward_negative"), harmonic("toward_positive")
 # >>> print(low, sum(1 / k for k in range(1, 101)), high)
 # 5.02734375 5.187377517639621 5.34375
+# >>> print(fs.testing.check_answers({3: [5.02734375, 5.34375]}, DIGESTS))
 # ```
 #
 # </details>

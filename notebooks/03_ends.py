@@ -288,6 +288,21 @@ ax.spines[["top", "right"]].set_visible(False)
 # **Exercise 3.** Count all pairs of positive E4M3 numbers x > y for which x - y is zero, with and without FTZ.
 
 # %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the smallest number that is not rounded to zero, and the result of the smallest positive number of FP64
+#   (5e-324) toward positive, as a list.
+# - Exercise 2: the exponents of both powers of two, as a list.
+# - Exercise 3: the counts without and with FTZ, as a list.
+
+# %%
+DIGESTS = {1: "1f6002ddf8", 2: "aeeedfeb8b", 3: "58e02d2fb1"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))
+
+# %% [markdown]
 # <details>
 # <summary>Solution 1</summary>
 #
@@ -308,6 +323,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ```python
 # >>> print(fs.quantize(5e-324, "fp16", rounding="toward_positive"))
 # 5.960464477539063e-08
+# >>> print(fs.testing.check_answers({1: [2.980232238769532e-08, 5.960464477539063e-08]}, DIGESTS))
 # ```
 #
 # </details>
@@ -327,6 +343,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ...     print(f"{fmt}: 2^{best} loses {lost(best, fmt):.2%}, 2^0 loses {lost(0, fmt):.2%}")
 # e4m3: 2^23 loses 5.20%, 2^0 loses 100.00%
 # e5m2: 2^26 loses 0.00%, 2^0 loses 87.69%
+# >>> print(fs.testing.check_answers({2: [23, 26]}, DIGESTS))
 # ```
 #
 # The factor with the fewest losses need not have the smallest error: the largest gradients have the largest effect, and
@@ -351,6 +368,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ...     print(f"ftz={ftz}: {np.count_nonzero(difference.values == 0)} of {pairs.sum()} pairs")
 # ftz=False: 0 of 7875 pairs
 # ftz=True: 123 of 7875 pairs
+# >>> print(fs.testing.check_answers({3: [0, 123]}, DIGESTS))
 # ```
 #
 # </details>

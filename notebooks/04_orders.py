@@ -365,6 +365,7 @@ plot.explore(
 # >>> narrow = fs.FloatFormat.ieee(8, 4)
 # >>> [float(fs.sum(np.full(100, x, np.float32), accumulate=fs.Sequential(narrow), format="fp64")) for x in (1, 3)]
 # [32.0, 128.0]
+# >>> print(fs.testing.check_answers({1: [32, 128]}, DIGESTS))
 # ```
 #
 # </details>
@@ -385,6 +386,7 @@ plot.explore(
 # ...     return f"{np.mean(np.all([x.codes == runs[0].codes for x in runs], axis=0)):.1%}"
 # >>> equal_in_all(runs[:2]), equal_in_all(runs), equal_in_all([fs.convert(x, "bf16") for x in runs])
 # ('76.3%', '41.1%', '100.0%')
+# >>> print(fs.testing.check_answers({2: 1}, DIGESTS))
 # ```
 #
 # These are the shares for two runs, for all twenty, and for all twenty in BF16. Test such a kernel on integers, where
@@ -423,6 +425,21 @@ plot.explore(
 # strided(sequential(fp32), 4, pairwise(fp32, halving)), against the array given
 # all 2048 results are equal, bit for bit
 # strength: these inputs tell strided(fp32, 4, pairwise(fp32, halving)) from all 23 other descriptions tried
+# >>> print(fs.testing.check_answers({3: [-1, 0, 8, 0, 14, 0, 8, 0, 13, 0, 8, 0, 12, 0, 8, 0]}, DIGESTS))
 # ```
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: both sums, as a list.
+# - Exercise 2: the share of elements of the BF16 result that are equal in all runs, 0 to 1.
+# - Exercise 3: `fs.reveal_order(guess, 16)[0].tolist()` for your description.
+
+# %%
+DIGESTS = {1: "a81b28a87f", 2: "6b86b273ff", 3: "1b6945942c"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

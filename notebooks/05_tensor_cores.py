@@ -426,6 +426,7 @@ fs.tensorcore.describe("hopper")
 # >>> ones = fs.array(np.ones(40_000), "e4m3")
 # >>> {how: float(fs.sum(ones, accumulate=how).values) for how in ("hopper", "blocked(hopper, 128, fp32)", "blackwell")}
 # {'hopper': 16384.0, 'blocked(hopper, 128, fp32)': 40000.0, 'blackwell': 40000.0}
+# >>> print(fs.testing.check_answers({1: [16384, 40000]}, DIGESTS))
 # ```
 #
 # </details>
@@ -452,6 +453,7 @@ fs.tensorcore.describe("hopper")
 # {'largest sum': 1856, 'hopper': '100%', 'ada': '100%', 'blackwell': '100%', 'cdna3': '100%'}
 # >>> agree(0, 16)
 # {'largest sum': 37012, 'hopper': '0%', 'ada': '0%', 'blackwell': '100%', 'cdna3': '100%'}
+# >>> print(fs.testing.check_answers({2: 16384}, DIGESTS))
 # ```
 #
 # </details>
@@ -481,6 +483,22 @@ fs.tensorcore.describe("hopper")
 # >>> below, one = (fs.dot(smaller, smaller, c, accumulate="hopper").item() for c in (1 - 2**-24, 1.0))
 # >>> (below - 1) * 2**24, (one - 1) * 2**24
 # (2.0, 0.0)
+# >>> print(fs.testing.check_answers({3: [2, 0]}, DIGESTS))
 # ```
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: both sums, as a list.
+# - Exercise 2: the number that all sums must be below, a power of two.
+# - Exercise 3: for four products of 2^-24 on Volta: the results for c = 1 - 2^-24 and for c = 1, as multiples of 2^-24
+#   above 1, in a list.
+
+# %%
+DIGESTS = {1: "b09c5d6c92", 2: "ca902d4a8a", 3: "c37273e587"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

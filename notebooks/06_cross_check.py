@@ -213,6 +213,7 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # >>> halves = [x.astype(np.float16) for x in (a[:16, :100], b[:100, :16])]
 # >>> fs.identify(np.matmul, *halves).names[0]
 # 'fp32'
+# >>> print(fs.testing.check_answers({1: "fp32"}, DIGESTS))
 # ```
 #
 # NumPy adds float16 products in FP32, in order, and rounds once. Matrix
@@ -235,6 +236,7 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # ['rows 32 to 47: 2640 of its 2640 elements']
 # >>> report.explanation
 # 'actual is 0 there: these elements were not written, or no product was added'
+# >>> print(fs.testing.check_answers({2: 2640}, DIGESTS))
 # ```
 #
 # </details>
@@ -250,9 +252,24 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # >>> report = fs.testing.assert_product(fs.matmul(*small, accumulate="pairwise(fp32)"), *small, accumulate="fp32")
 # >>> "pairwise(fp32)" in report.strength.same
 # True
+# >>> print(fs.testing.check_answers({3: "pairwise(fp32)"}, DIGESTS))
 # ```
 #
 # It finds faults of addresses and of tiles without knowledge of the order. It misses everything that is a rounding: the
 # width of the accumulator, the order, and a second rounding.
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the first name, as a text.
+# - Exercise 2: the number of elements that differ.
+# - Exercise 3: an order other than `fp32` that this test accepts, a tree of neighbours, as a text.
+
+# %%
+DIGESTS = {1: "078f158288", 2: "6c6ece85b5", 3: "83f6d8498e"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

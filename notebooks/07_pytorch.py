@@ -190,6 +190,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> accuracy, run = run_in(ft.Policy("fp16", accumulate="fp16"))
 # >>> round(accuracy, 3), run.first("overflow")
 # (0.874, None)
+# >>> print(fs.testing.check_answers({1: 0.874}, DIGESTS))
 # ```
 #
 # The sums have at most 64 products. The errors of FP16 sums grow with the number of products.
@@ -209,6 +210,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> policy = fs.training.POLICIES["autocast-bf16"]
 # >>> [policy.decide(name).result.name for name in ("linear", "softmax", "cross_entropy_loss")]
 # ['BF16', 'FP32', 'FP32']
+# >>> print(fs.testing.check_answers({2: ["BF16", "FP32", "FP32"]}, DIGESTS))
 # ```
 #
 # </details>
@@ -222,6 +224,21 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> accuracy, run = run_in(ft.Policy("fp32", accumulate="fp32", weights_at_use="int4"))
 # >>> round(accuracy, 3)
 # 0.831
+# >>> print(fs.testing.check_answers({3: 0.831}, DIGESTS))
 # ```
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the accuracy.
+# - Exercise 2: the formats of the results of `linear`, `softmax` and `cross_entropy_loss`, as a list of texts.
+# - Exercise 3: the accuracy.
+
+# %%
+DIGESTS = {1: "96546ad8fb", 2: "057de9191d", 3: "1c56259c66"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

@@ -214,6 +214,7 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # >>> result = ops.rms_norm(inputs, weight, recipe="all-fp16", formats={"square_sum": "fp32"})
 # >>> print(f"{error(result, exact):.0e}")
 # 3e-04
+# >>> print(fs.testing.check_answers({1: "square_sum"}, DIGESTS))
 # ```
 #
 # The mean of the squares is small again, and fits FP16. Only the sum of the squares needs the range of FP32.
@@ -235,6 +236,7 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # ...     print(block, f"{error(q.values[:, others], outliers[:, others]):.4f}")
 # row 0.2430
 # 32 0.0423
+# >>> print(fs.testing.check_answers({2: [0.243, 0.0423]}, DIGESTS))
 # ```
 #
 # Small blocks confine the damage of an outlier to its neighbours.
@@ -252,6 +254,21 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # ...     print(method, f"{error(fs.quantize_blocks(values, 'int4', scale=scale).values, values):.3f}")
 # min_max 0.189
 # mse 0.109
+# >>> print(fs.testing.check_answers({3: [0.189, 0.109]}, DIGESTS))
 # ```
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the name of the step that needs FP32, as a text.
+# - Exercise 2: both errors, as a list with the row first.
+# - Exercise 3: the errors of `min_max` and `mse`, as a list.
+
+# %%
+DIGESTS = {1: "946940ae70", 2: "a2c6fdf56d", 3: "444bce05c1"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

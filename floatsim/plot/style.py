@@ -6,7 +6,8 @@ matplotlib is imported when a picture is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "COLOURS",
     "CUSTOM_COLOUR",
     "DEFAULT_FORMATS",
+    "FIGURE_SIZE",
     "HEADING",
     "INK",
     "LOST_COLOUR",
@@ -57,6 +59,9 @@ INK, PALE = "#222222", "#f1f1f1"
 
 HEADING: dict[str, Any] = {"loc": "left", "fontweight": "bold"}
 """The style of titles above pictures of sums and of matrix units."""
+
+FIGURE_SIZE: ContextVar[Callable[[float, float], tuple[float, float]] | None] = ContextVar("FIGURE_SIZE", default=None)
+"""The size of a new figure from its usual width and height in inches, in a block of `styled`."""
 
 _LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for text
 _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
@@ -172,6 +177,8 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
         return ax
     import matplotlib.pyplot as plt
 
+    if (size := FIGURE_SIZE.get()) is not None:
+        figure["figsize"] = size(*figure.get("figsize", plt.rcParams["figure.figsize"]))
     drawn: Axes = plt.subplots(layout="constrained", **figure)[1]
     return drawn
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from floatsim._lazy import lazy_exports
 
 _HOMES = {
+    ".answers": "AnswerReport answer_digest check_answers",
     ".assertions": "assert_bit_equal assert_max_ulp assert_product assert_within_bound compare_arrays compare_product",
     ".bounds.bound_report": "BoundReport check_bound",
     ".bounds.bounds": "ErrorBound error_bound",
