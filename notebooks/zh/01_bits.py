@@ -219,6 +219,20 @@ print("FP64 中从 0.1 + 0.2 到 0.3 的步数：", fs.ulp_distance(total, fs.ar
 # **练习 3.** E4M3 在 1 到 2 之间、64 到 128 之间、256 到最大数之间各有多少个数？最后一个区间为什么不同？
 
 # %% [markdown]
+# ## 检查答案
+#
+# 把答案写进下面的单元格并运行。它把答案与摘要比较，从摘要看不出答案。
+#
+# - 练习 1：FP16 的数，写成文本的列表，如 `["0.5", "0.2"]`，次序与题目相同。
+# - 练习 2：五个整数的列表。
+# - 练习 3：三个个数的列表。
+
+# %%
+DIGESTS = {1: "d1d0dfff6a", 2: "f5b7d9767f", 3: "87832d77ba"}
+answers = {1: ..., 2: ..., 3: ...}  # 把每个 ... 换成答案
+print(fs.testing.check_answers(answers, DIGESTS))
+
+# %% [markdown]
 # <details>
 # <summary>答案 1</summary>
 #
@@ -234,6 +248,7 @@ print("FP64 中从 0.1 + 0.2 到 0.3 的步数：", fs.ulp_distance(total, fs.ar
 # 0.75 4 True
 # 1/3 3 False
 # 0.1 10 False
+# >>> print(fs.testing.check_answers({1: ["0.5", "0.75"]}, DIGESTS))
 # ```
 #
 # </details>
@@ -256,6 +271,7 @@ print("FP64 中从 0.1 + 0.2 到 0.3 的步数：", fs.ulp_distance(total, fs.ar
 # bf16 8 257 True
 # fp16 11 2049 True
 # fp32 24 16777217 True
+# >>> print(fs.testing.check_answers({2: [9, 17, 257, 2049, 16777217]}, DIGESTS))
 # ```
 #
 # </details>
@@ -275,6 +291,7 @@ print("FP64 中从 0.1 + 0.2 到 0.3 的步数：", fs.ulp_distance(total, fs.ar
 # 256 512 7
 # >>> fs.E4M3.max, 2**fs.E4M3.trailing_bits
 # (448.0, 8)
+# >>> print(fs.testing.check_answers({3: [8, 8, 7]}, DIGESTS))
 # ```
 #
 # </details>

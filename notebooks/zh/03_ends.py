@@ -211,9 +211,7 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
     ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
-ax.set(
-    xlabel="损失乘以 2ᵏ", ylabel="权重梯度的相对误差", xlim=(0, 33), ylim=(1e-4, 1.3)
-)
+ax.set(xlabel="损失乘以 2ᵏ", ylabel="权重梯度的相对误差", xlim=(0, 33), ylim=(1e-4, 1.3))
 labels = [1e-4, 1e-3, 0.01, 0.1, 1]
 ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)
@@ -242,6 +240,20 @@ ax.spines[["top", "right"]].set_visible(False)
 # **练习 3.** E4M3 的正数 x > y 组成的数对中，有多少对的 x - y 是零？分别考虑有 FTZ 和没有 FTZ 的情形。
 
 # %% [markdown]
+# ## 检查答案
+#
+# 把答案写进下面的单元格并运行。它把答案与摘要比较，从摘要看不出答案。
+#
+# - 练习 1：不舍入为零的最小的数，以及 FP64 的最小正数（5e-324）向正无穷舍入的结果，写成列表。
+# - 练习 2：两个幂的指数，写成列表。
+# - 练习 3：没有 FTZ 与有 FTZ 时这种数对的个数，写成列表。
+
+# %%
+DIGESTS = {1: "1f6002ddf8", 2: "aeeedfeb8b", 3: "58e02d2fb1"}
+answers = {1: ..., 2: ..., 3: ...}  # 把每个 ... 换成答案
+print(fs.testing.check_answers(answers, DIGESTS))
+
+# %% [markdown]
 # <details>
 # <summary>答案 1</summary>
 #
@@ -261,6 +273,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ```python
 # >>> print(fs.quantize(5e-324, "fp16", rounding="toward_positive"))
 # 5.960464477539063e-08
+# >>> print(fs.testing.check_answers({1: [2.980232238769532e-08, 5.960464477539063e-08]}, DIGESTS))
 # ```
 #
 # </details>
@@ -280,6 +293,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ...     print(f"{fmt}: 2^{best} loses {lost(best, fmt):.2%}, 2^0 loses {lost(0, fmt):.2%}")
 # e4m3: 2^23 loses 5.20%, 2^0 loses 100.00%
 # e5m2: 2^26 loses 0.00%, 2^0 loses 87.69%
+# >>> print(fs.testing.check_answers({2: [23, 26]}, DIGESTS))
 # ```
 #
 # 损失的值最少的因子，误差不一定最小：最大的梯度影响最大，而上溢的正是它们。
@@ -302,6 +316,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ...     print(f"ftz={ftz}: {np.count_nonzero(difference.values == 0)} of {pairs.sum()} pairs")
 # ftz=False: 0 of 7875 pairs
 # ftz=True: 123 of 7875 pairs
+# >>> print(fs.testing.check_answers({3: [0, 123]}, DIGESTS))
 # ```
 #
 # </details>
