@@ -8,6 +8,7 @@ Comments in the code of a page may be translated: they are not compared. All oth
 
 from __future__ import annotations
 
+import ast
 import csv
 import functools
 import io
@@ -163,6 +164,20 @@ def test_tables_of_the_readme():
     assert with_tables(text) == text, "run `python tests/test_chinese.py`"
 
 
+@each_text
+def test_links_lead_to_chinese_pages_where_there_are_some(page):
+    """Only the README's first line leads to the English page of the same content."""
+    chinese = {original(path) for path in [*TRANSLATED, GLOSSARY]}
+    chinese |= {original(path).with_suffix(".ipynb") for path in NOTEBOOKS}
+    shortened = {"speed"}  # the section of the README whose table is not repeated
+    wrong = {
+        target.relative_to(ROOT).as_posix()
+        for target, name in english.links(page)
+        if target in chinese and target != original(page) and name not in shortened
+    }
+    assert not wrong
+
+
 # -- equal to the English pages ------------------------------------------------------------------------------------
 
 
@@ -204,7 +219,7 @@ def tables(text: str) -> list[str]:
 
 @each_text
 def test_code_blocks_are_equal(page):
-    assert code_blocks(page) == code_blocks(original(page))
+    assert code_blocks(page) == code_blocks(original(page)), "`python tests/test_chinese.py` copies the code of pages"
 
 
 def sections(path: Path) -> list[tuple[str, str]]:
@@ -234,6 +249,8 @@ def place(path: Path, name: str) -> int | str:
     heads = [head for head, _ in sections(path)]
     plain = [re.sub(r"[^\w\- ]", "", english.LINK.sub("", head.lstrip("# ")).lower()) for head in heads]
     slugs = [words.replace(" ", "-") for words in plain]
+    if path.suffix == ".py":  # Jupyter keeps the punctuation
+        slugs = [head.lstrip("# ").replace(" ", "-") for head in heads]
     return slugs.index(name) if name in slugs else name
 
 
@@ -274,6 +291,102 @@ def test_tables_have_as_many_rows(page):
 
 
 SHORTENED = {"## 速度"}  # the table of measured times is on the English page only
+
+
+def with_code(page: Path) -> str:
+    """The text of a page, in which each block whose code differs is replaced by the English one."""
+    text, found = (
+        page.read_text(encoding="utf-8"),
+        [m[0] for m in english.FENCE.finditer(original(page).read_text("utf-8"))],
+    )
+    equal = [a == b for a, b in zip(code_blocks(page), code_blocks(original(page)), strict=True)]
+    blocks = iter(zip(equal, found, strict=True))
+
+    def kept(block: re.Match[str]) -> str:
+        same, theirs = next(blocks)
+        return block[0] if same else theirs
+
+    return english.FENCE.sub(kept, text)
+
+
+# -- the code of notebooks -----------------------------------------------------------------------------------------
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@each_notebook
+def test_the_code_of_a_notebook_is_the_english_code_with_translated_texts(path):
+    pytest.importorskip("jupytext")
+    from notebooks import run, translate
+
+    mine, merged = run.jupytext.read(path), translate.merged(path)
+    assert [cell.source for cell in mine.cells] == [cell.source for cell in merged.cells], (
+        f"`python notebooks/run.py --update zh/{path.stem}` writes the code of the English notebook"
+    )
+    english_code = translate.original(path).read_text(encoding="utf-8")
+    unused = [text for text, _ in translate.strings(path.stem) if text not in english_code]
+    assert not unused, "these texts of notebooks/zh/strings.tsv are not in the English notebook"
+    assert sum(translate.is_language(cell) for cell in mine.cells) == 1
+
+
+def skeleton(code: str) -> tuple[str, Counter[str]]:
+    """Code with one placeholder for each text that is shown, and the expressions in these texts."""
+    tree, inner = ast.parse(code), Counter[str]()
+
+    class Hide(ast.NodeTransformer):
+        def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+            parts = [ast.unparse(ast.JoinedStr([part])) for part in node.values if isinstance(part, ast.FormattedValue)]
+            inner.update(re.sub(r"'[^']*'", "''", part) for part in parts)
+            return ast.Constant("text")
+
+        def visit_Constant(self, node: ast.Constant) -> ast.AST:
+            return ast.Constant("text") if isinstance(node.value, str) else node
+
+    return ast.unparse(Hide().visit(tree)), inner
+
+
+@each_notebook
+def test_the_translated_texts_change_no_code(path):
+    """Apart from texts, the code is equal, and each expression in a text is there."""
+    jupytext = pytest.importorskip("jupytext")
+    from notebooks import translate
+
+    def codes(cells):
+        return [cell.source for cell in cells if cell.cell_type == "code" and not translate.is_language(cell)]
+
+    pairs = zip(*(codes(jupytext.read(each).cells) for each in (path, translate.original(path))), strict=True)
+    for chinese, english_code in pairs:
+        assert skeleton(chinese) == skeleton(english_code)
+    for text, words in translate.strings(path.stem):
+        assert re.search("[\u4e00-\u9fff\uff00-\uffef]", words), f"{text} is not translated"
+        assert re.search(r"[A-Za-z]{2}", text), text
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d(?:[\d.,]*\d)?(?:e[-+]\d+)?", text)
+
+
+@each_notebook
+def test_outputs_are_those_of_the_english_notebook(path):
+    """Cells without a translated text print the same text, all others the same numbers."""
+    pytest.importorskip("jupytext")
+    from notebooks import run, translate
+
+    notebooks = [
+        run.nbformat.read(each.with_suffix(".ipynb"), as_version=4) for each in (path, translate.original(path))
+    ]
+    mine, theirs = (
+        [c for c in each.cells if c.cell_type == "code" and not translate.is_language(c)] for each in notebooks
+    )
+    for chinese, english_cell in zip(mine, theirs, strict=True):
+        printed, wanted = (
+            "".join(text for texts in run.texts(run.nbformat.v4.new_notebook(cells=[cell])) for text in texts)
+            for cell in (chinese, english_cell)
+        )
+        if chinese.source == english_cell.source:
+            assert printed == wanted
+        else:
+            assert Counter(numbers(printed)) == Counter(numbers(wanted))
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -335,5 +448,7 @@ def test_punctuation_is_chinese(page):
 
 
 if __name__ == "__main__":
+    for each in TRANSLATED:
+        each.write_text(with_code(each), encoding="utf-8")
     GLOSSARY.write_text(glossary_text(), encoding="utf-8")
     README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
