@@ -60,7 +60,7 @@ SECTIONS = {
 }  # fmt: skip
 INTRODUCTION = """# 术语表
 
-每个英文术语只用一个中文词。精确的规则见[约定](../conventions.md)与[求和](../sums.md)，较详细的英文解释见
+每个英文术语只用一个中文词。精确的规则见[约定](conventions.md)与[求和](../sums.md)，较详细的英文解释见
 [glossary](../glossary.md)。本页由 `terms.tsv` 和 `wrong-terms.tsv` 生成：`python tests/test_chinese.py`。
 """
 AVOIDED = """## 不用的词
