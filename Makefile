@@ -12,8 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update test-exhaustive bench on-device lint \
-	build clean
+.PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update slides test-exhaustive bench on-device \
+	lint build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -44,6 +44,9 @@ notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with wh
 
 notebooks-update: $(VENV)/.installed-notebooks ## run those that are stale, or NAMES="01_bits ...", and store what comes out
 	$(BIN)/python notebooks/run.py --update $(NAMES)
+
+slides: $(VENV)/.installed ## the pictures of the notebooks as slides, out/slides.html: one file, no network
+	$(BIN)/python notebooks/slides.py
 
 test-exhaustive: $(VENV)/.installed-test ## whole input spaces (long; resumes where it was stopped)
 	$(BIN)/python -m tests.exhaustive

@@ -325,6 +325,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ties_to_even wrong: 8 of 16
 # to_odd wrong: 0 of 16
 # >>> print(fs.testing.check_answers({1: [8, 0]}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -349,6 +350,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # to_odd           True
 # stochastic       True
 # >>> print(fs.testing.check_answers({2: ["toward_negative", "toward_positive"]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -370,6 +372,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> print(low, sum(1 / k for k in range(1, 101)), high)
 # 5.02734375 5.187377517639621 5.34375
 # >>> print(fs.testing.check_answers({3: [5.02734375, 5.34375]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -324,6 +324,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> print(fs.quantize(5e-324, "fp16", rounding="toward_positive"))
 # 5.960464477539063e-08
 # >>> print(fs.testing.check_answers({1: [2.980232238769532e-08, 5.960464477539063e-08]}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -344,6 +345,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # e4m3: 2^23 loses 5.20%, 2^0 loses 100.00%
 # e5m2: 2^26 loses 0.00%, 2^0 loses 87.69%
 # >>> print(fs.testing.check_answers({2: [23, 26]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # The factor with the fewest losses need not have the smallest error: the largest gradients have the largest effect, and
@@ -369,6 +371,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # ftz=False: 0 of 7875 pairs
 # ftz=True: 123 of 7875 pairs
 # >>> print(fs.testing.check_answers({3: [0, 123]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -214,6 +214,7 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # >>> fs.identify(np.matmul, *halves).names[0]
 # 'fp32'
 # >>> print(fs.testing.check_answers({1: "fp32"}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # NumPy adds float16 products in FP32, in order, and rounds once. Matrix
@@ -237,6 +238,7 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # >>> report.explanation
 # 'actual is 0 there: these elements were not written, or no product was added'
 # >>> print(fs.testing.check_answers({2: 2640}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -253,6 +255,7 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # >>> "pairwise(fp32)" in report.strength.same
 # True
 # >>> print(fs.testing.check_answers({3: "pairwise(fp32)"}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # It finds faults of addresses and of tiles without knowledge of the order. It misses everything that is a rounding: the

@@ -191,6 +191,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> round(accuracy, 3), run.first("overflow")
 # (0.874, None)
 # >>> print(fs.testing.check_answers({1: 0.874}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # The sums have at most 64 products. The errors of FP16 sums grow with the number of products.
@@ -211,6 +212,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> [policy.decide(name).result.name for name in ("linear", "softmax", "cross_entropy_loss")]
 # ['BF16', 'FP32', 'FP32']
 # >>> print(fs.testing.check_answers({2: ["BF16", "FP32", "FP32"]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -225,6 +227,7 @@ table(("loss scale", "gradients that are zero"), rows)
 # >>> round(accuracy, 3)
 # 0.831
 # >>> print(fs.testing.check_answers({3: 0.831}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -161,6 +161,9 @@ for name, (x, y) in found.items():
     ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.35", ms=6)
     ax.annotate(name, (x, y), offsets.get(name, (7, -4)), textcoords="offset points", fontsize=9)
 _ = ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2))
+_ = ax.set_title(
+    "Weights in few bits: the error of each scheme, for normal random weights", loc="left", fontweight="bold"
+)
 
 # %% jupyter={"source_hidden": true}
 (bits_plain, error_plain), (bits_nested, error_nested) = found["NF4"], found["NF4, nested scales"]
@@ -215,6 +218,7 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # >>> print(f"{error(result, exact):.0e}")
 # 3e-04
 # >>> print(fs.testing.check_answers({1: "square_sum"}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # The mean of the squares is small again, and fits FP16. Only the sum of the squares needs the range of FP32.
@@ -237,6 +241,7 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # row 0.2430
 # 32 0.0423
 # >>> print(fs.testing.check_answers({2: [0.243, 0.0423]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # Small blocks confine the damage of an outlier to its neighbours.
@@ -255,6 +260,7 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # min_max 0.189
 # mse 0.109
 # >>> print(fs.testing.check_answers({3: [0.189, 0.109]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -191,7 +191,7 @@ table(("format", "sides", "Heron", "Kahan", "exact"), rows)
 # roots of x² - 2 x + c, it grows without bound as c approaches 1:
 
 # %% tags=["picture"]
-distances = 2.0 ** -np.arange(1, 21)
+distances = np.sort(2.0 ** -np.random.default_rng(0).uniform(1, 18, 200))
 c = 1 - distances
 exact = 1 - np.sqrt(distances)  # the smaller root
 condition = c / (2 * exact * np.sqrt(distances))
@@ -200,13 +200,14 @@ for fmt in ("bf16", "fp16", "fp32"):
     stored = fs.array(c, fmt)
     one = fs.array(1.0, fmt)
     found = fs.divide(stored, fs.add(one, fs.sqrt(fs.subtract(one, stored))))  # no difference but that of the inputs
-    unit = float(fs.ulp(1.0, fmt)) / 4
-    errors = np.maximum(relative(found.values, exact), 1e-9)
-    ax.loglog(distances, errors, "o-", color=plot.colour(fmt), lw=1.5, ms=4)
-    ax.loglog(distances, condition * unit, "--", color=plot.colour(fmt), lw=1)
-    ax.annotate(fmt.upper(), (distances[0], errors[0]), (8, 0), textcoords="offset points", color=plot.colour(fmt),
-                fontweight="bold", va="center", annotation_clip=False)  # fmt: skip
-ax.set(xlabel="1 - c", ylabel="relative error of a root", xlim=(1e-6, 0.5), ylim=(1e-9, 1.5))
+    half_gap = float(fs.ulp(1.0, fmt)) / 4  # of c, which is below 1
+    seen = np.asarray(stored.values, float) < 1  # beyond, c has become 1
+    ax.loglog(
+        distances[seen], relative(found.values, exact)[seen], ".", color=plot.colour(fmt), ms=5, label=fmt.upper()
+    )
+    ax.loglog(distances[seen], (condition * half_gap)[seen], "--", color=plot.colour(fmt), lw=1.5)
+ax.legend(frameon=False)
+ax.set(xlabel="1 - c", ylabel="relative error of a root", xlim=(3e-6, 0.5), ylim=(1e-10, 1.5))
 ax.set_title(
     "A double root: no formula helps (dashed: condition number × half a gap of c)", loc="left", fontweight="bold"
 )

@@ -1,5 +1,6 @@
 # Written by tools/write_stubs.py. Do not edit.
 
+from floatsim.testing.answers import AnswerReport, answer_digest, check_answers
 from floatsim.testing.assertions import (
     assert_bit_equal, assert_max_ulp, assert_product, assert_within_bound, compare_arrays, compare_product,
 )
@@ -17,9 +18,9 @@ from floatsim.testing.strength.mutations import MUTATIONS, Mutation
 from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
 
 __all__ = [
-    "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS", "Mutation",
-    "Report", "UlpStats", "assert_bit_equal", "assert_conversion", "assert_max_ulp", "assert_product",
-    "assert_within_bound", "attention_bound", "calc_diff", "check_bound", "check_each_k", "compare_arrays",
-    "compare_conversion", "compare_product", "error_bound", "error_ratio", "hard_inputs", "identify", "softmax_bound",
-    "strength", "ulp_stats",
+    "AnswerReport", "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS",
+    "Mutation", "Report", "UlpStats", "answer_digest", "assert_bit_equal", "assert_conversion", "assert_max_ulp",
+    "assert_product", "assert_within_bound", "attention_bound", "calc_diff", "check_answers", "check_bound",
+    "check_each_k", "compare_arrays", "compare_conversion", "compare_product", "error_bound", "error_ratio",
+    "hard_inputs", "identify", "softmax_bound", "strength", "ulp_stats",
 ]

@@ -89,7 +89,7 @@ for numerator, denominator in [(1, 2), (3, 4), (1, 10), (1, 3)]:
     print(f"{numerator}/{denominator:<3} = 0.{binary_digits(Fraction(numerator, denominator), 48)}...")
 
 # %% [markdown]
-# 后两个数的各位循环不止。格式只能保留固定的位数，因此要*舍入*：取格式中相邻的一个数。`explain_rounding` 展示舍入到 BF16 的每一步，其中用到下面这些词：
+# 后两个数的数字循环不止。格式只能保留固定的位数，因此要*舍入*：取格式中相邻的一个数。`explain_rounding` 展示舍入到 BF16 的每一步，其中用到下面这些词：
 #
 # - *p*，[精度](../../docs/zh/glossary.md#precision)：尾数的位数，包括开头的 1。
 # - [*guard bit*](../../docs/zh/glossary.md#guard-bit)，保护位：第一个不保留的位，表明余下的部分是否达到相邻两数间距的一半。
@@ -134,7 +134,7 @@ for fmt in FORMATS:
 plot.explore(plot.bit_strip, value=["0.2", "0.5", "0.1", "0.3", "3.14159", "1", "100", "65504", "448", "1e-6"])
 
 # %% [markdown]
-# ## 一页纸上的全部数
+# ## 一页上的全部数
 #
 # 八位有 256 个[编码](../../docs/zh/glossary.md#code)，可以全部画出来。行是前四位，列是后四位，各用一个十六进制数字表示。这是 OCP 标准的 E4M3：
 
@@ -144,7 +144,7 @@ ax = plot.code_grid("e4m3")
 # %% [markdown]
 # 从图中可以看到：
 #
-# - 两种深浅交替出现，每一条对应一个指数。同一条中的数间距相等；从一条到下一条（没有斜线的），每个数都**加倍**。
+# - 两种深浅交替出现，每一条对应一个指数。同一条中的数间距相等。对没有斜线的各条，从一条到下一条，每个数都**加倍**。
 # - 下半部分是上半部分加上负号，零也不例外：格式中有 -0。
 # - **斜线**：[*次正规数*](../../docs/zh/glossary.md#subnormal)，指数字段为 0。它们没有隐含的 1，以下一条的间距一直延续到零，加倍之后得不到下一条。[Notebook 3](03_ends.ipynb) 专门讨论它们。
 # - **黑色**：不代表数的编码。E4M3 只有两个编码表示 [NaN](../../docs/zh/glossary.md#nan)（非数），没有[无穷](../../docs/zh/glossary.md#infinity)。
@@ -249,7 +249,6 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # 1/3 3 False
 # 0.1 10 False
 # >>> print(fs.testing.check_answers({1: ["0.5", "0.75"]}, DIGESTS))
-# exercise 1: correct
 # ```
 #
 # </details>
@@ -273,7 +272,6 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # fp16 11 2049 True
 # fp32 24 16777217 True
 # >>> print(fs.testing.check_answers({2: [9, 17, 257, 2049, 16777217]}, DIGESTS))
-# exercise 2: correct
 # ```
 #
 # </details>
@@ -294,7 +292,6 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> fs.E4M3.max, 2**fs.E4M3.trailing_bits
 # (448.0, 8)
 # >>> print(fs.testing.check_answers({3: [8, 8, 7]}, DIGESTS))
-# exercise 3: correct
 # ```
 #
 # </details>

@@ -143,7 +143,7 @@ for policy in fs.Overflow:
     print(f"{policy.name.lower():18}", *(f"{x!s:>8}" for x in fs.quantize(inputs, "e4m3", overflow=policy)))
 
 # %% [markdown]
-# 按照 NVIDIA 的 PTX 文档，转换到 E4M3 和 E5M2 的指令只有带 `.satfinite` 的形式，即第二行。各种软件因版本而异。floatsim 默认采用第一行。
+# 按照 NVIDIA 的 PTX 文档，转换到 E4M3 和 E5M2 的指令只有带 `.satfinite` 的形式，即第二行。软件的做法因版本而异。floatsim 默认采用第一行。
 #
 # 无穷容易察觉：它在运算中传播，并会变成 NaN，而 NaN 在此后的任何运算中都不会消失：
 
@@ -177,7 +177,7 @@ plot.explore(
 )
 
 # %% [markdown]
-# 求这个数组，为的是权重的梯度。下面计算反向传播的这一部分：从缩放后的损失对预激活值的导数开始，把它舍入到格式；它与激活值的乘积除 float64 的舍入之外是精确的，最后除以 2^k。对每个因子和两种策略，权重梯度的误差如下：
+# 求这个数组是为了得到权重的梯度。下面计算反向传播的这一部分：从缩放后的损失对预激活值的导数开始，把它舍入到格式；它与激活值的乘积除 float64 的舍入之外是精确的，最后除以 2^k。对每个因子和两种策略，权重梯度的误差如下：
 
 # %%
 activations = datasets.digits()["activations"].astype(np.float64)
@@ -211,9 +211,7 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
     ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
-ax.set(
-    xlabel="损失乘以 2ᵏ", ylabel="权重梯度的相对误差", xlim=(0, 33), ylim=(1e-4, 1.3)
-)
+ax.set(xlabel="损失乘以 2ᵏ", ylabel="权重梯度的相对误差", xlim=(0, 33), ylim=(1e-4, 1.3))
 labels = [1e-4, 1e-3, 0.01, 0.1, 1]
 ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)
@@ -230,7 +228,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # - 在大的一端，结果取决于策略：无穷、NaN 或者最大数。
 # - 乘以 2 的幂能把张量沿着范围移动，没有舍入误差，但不能使范围变宽。
 #
-# 下一个：[4. 两个正确的内核为什么给出不同的位？](../04_orders.ipynb)（英文）
+# 下一个：[4. 两个正确的内核为什么给出不同的结果？](../04_orders.ipynb)（英文）
 
 # %% [markdown]
 # ## 练习

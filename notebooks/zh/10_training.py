@@ -65,7 +65,7 @@ half = fs.FP16.smallest_subnormal / 2
 Markdown(
     f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.1e}** 的正数，不超过 {half:.1e} 的值都舍入为零。"
     f"不缩放时，**{runs[0].epochs[-1].zeros:.0%}** 的梯度是零，准确率 "
-    f"{runs[0].accuracy:.3f} 与瞎猜无异。BF16 的指数与 FP32 相同，不需要缩放。"
+    f"{runs[0].accuracy:.3f} 与随机猜测无异。BF16 的指数与 FP32 相同，不需要缩放。"
     "（剩下的零"
     "属于在所有图像中都为零的像素和单元。）"
 )
@@ -81,9 +81,7 @@ run = training.train("fp16+masters", loss_scale=scaler, **small | {"epochs": 8})
 figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 ax.plot(run.scales, drawstyle="steps-post", color=plot.colour("fp16"), lw=2)
 skipped = [event.step for event in run.events if event.kind == "skipped"]
-ax.plot(
-    skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="跳过的步"
-)
+ax.plot(skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="跳过的步")
 ax.set_yscale("log", base=2)
 ax.set(xlabel="步", ylabel="损失缩放因子")
 ax.set_title("动态损失缩放找到不上溢的最大因子", loc="left", fontweight="bold")
@@ -146,7 +144,7 @@ table(("Adam 第一步的大小，梯度为", *(f"{g:g}" for g in gradients)), r
 # %% jupyter={"source_hidden": true}
 Markdown(
     f"v 的初值是梯度平方的千分之一。梯度为 1e-3 时，它等于 1e-9，而"
-    "FP16 的最小正数是 "
+    " FP16 的最小正数是 "
     f"{fs.FP16.smallest_subnormal:.1e}：v 为零，eps = 1e-8 也为零，商是无穷，"
     "一步之后"
     "权重也成了无穷。较大的 eps 使步长有限，但对某个梯度大了十倍，"
@@ -220,7 +218,7 @@ table(("运算", "例子", "用 FP16", "精确值", "autocast 采用"), rows)
 # - Adam 的矩需要 FP32。在 FP16 中平方和 eps 变成零，在 BF16 中滑动平均停滞。
 # - 用 FP32 计算的运算名单，保护会[上溢](../../docs/zh/glossary.md#overflow)的函数和求和。
 #
-# 下一个：[11. 注意力在哪里上溢？减去最大值能修复什么？](../11_attention.ipynb)（英文）
+# 下一个：[11. 注意力在哪里上溢？它的输出在哪里变成零？](../11_attention.ipynb)（英文）
 
 # %% [markdown]
 # ## 练习
