@@ -81,7 +81,9 @@ run = training.train("fp16+masters", loss_scale=scaler, **small | {"epochs": 8})
 figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 ax.plot(run.scales, drawstyle="steps-post", color=plot.colour("fp16"), lw=2)
 skipped = [event.step for event in run.events if event.kind == "skipped"]
-ax.plot(skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="跳过的步")
+ax.plot(
+    skipped, [run.scales[step] for step in skipped], "x", color=plot.colour("e5m2"), ms=9, mew=2, label="跳过的步"
+)
 ax.set_yscale("log", base=2)
 ax.set(xlabel="步", ylabel="损失缩放因子")
 ax.set_title("动态损失缩放找到不上溢的最大因子", loc="left", fontweight="bold")
