@@ -5,6 +5,9 @@
     python notebooks/run.py --update              run all stale notebooks, and store the outputs
     python notebooks/run.py --update 01_bits ...  run these, and store the outputs
 
+Chinese notebooks are called `zh/01_bits`. Their code is that of the English ones (`translate.py`), so they run only if
+they are named, or stale under `--update`.
+
 nbmake runs copies in a temporary folder, so a notebook that depends on its own folder fails. Text is compared. Pictures
 are not compared, because fonts and library versions change them; they are stored with 150 dots per inch. The picture of
 the cell tagged "picture" is also stored as `docs/pictures/NN_name.png`. Solutions are examples with prompts inside
@@ -32,6 +35,10 @@ from typing import Any
 import jupytext
 import nbformat
 from PIL import Image
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from notebooks import translate
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
@@ -70,8 +77,28 @@ def absent() -> dict[str, str]:
 
 
 def sources() -> list[Path]:
-    """The sources of the notebooks, in order."""
+    """The sources of the English notebooks, in order."""
     return sorted(HERE.glob("[0-9][0-9]_*.py"))
+
+
+def translations() -> list[Path]:
+    """The sources of the Chinese notebooks, in order."""
+    return sorted(translate.CHINESE.glob("[0-9][0-9]_*.py"))
+
+
+def name_of(path: Path) -> str:
+    """The name of a notebook, such as "01_bits" or "zh/01_bits"."""
+    return f"zh/{path.stem}" if path.parent.name == "zh" else path.stem
+
+
+def copy_of(path: Path, folder: Path) -> Path:
+    """The copy of a notebook that runs."""
+    return folder / f"{name_of(path).replace('/', '-')}.ipynb"
+
+
+def picture_file(path: Path) -> Path:
+    """The file of the picture of a notebook."""
+    return PICTURES / f"{name_of(path)}.png"
 
 
 # -- pairs ---------------------------------------------------------------------------------------------------------
@@ -107,8 +134,9 @@ def stale(path: Path) -> list[str]:
     if not notebook.exists():
         return [f"{notebook.name} is missing"]
     executed = nbformat.read(notebook, as_version=4)
-    found = list(differences(jupytext.read(path), executed))
-    picture = PICTURES / f"{path.stem}.png"
+    source = translate.merged(path) if path in translations() else jupytext.read(path)
+    found = list(differences(source, executed))
+    picture = picture_file(path)
     if picture_of(executed) != (picture.read_bytes() if picture.exists() else None):
         found.append(f"{picture.name} is not the picture of the cell tagged 'picture'")
     return found
@@ -158,7 +186,7 @@ def stage(paths: Iterable[Path], folder: Path) -> None:
         notebook.metadata = nbformat.from_dict(METADATA)
         found = [example.source for cell in notebook.cells for example in examples(cell)]
         notebook.cells.append(nbformat.v4.new_code_cell(EXAMPLES.format(sources=json.dumps(found))))
-        nbformat.write(notebook, folder / f"{path.stem}.ipynb")
+        nbformat.write(notebook, copy_of(path, folder))
 
 
 def execute(folder: Path, jobs: int) -> int:
@@ -253,8 +281,8 @@ def update(path: Path, notebook: Any, printed: list[str]) -> None:
     path.write_text(source, encoding="utf-8")
     nbformat.write(notebook, path.with_suffix(".ipynb"))
     if (picture := picture_of(notebook)) is not None:
-        PICTURES.mkdir(exist_ok=True)
-        (PICTURES / f"{path.stem}.png").write_bytes(picture)
+        picture_file(path).parent.mkdir(parents=True, exist_ok=True)
+        picture_file(path).write_bytes(picture)
 
 
 def _commented(text: str) -> str:
@@ -281,20 +309,24 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="store the outputs")
     parser.add_argument("--jobs", type=int, default=1, help="number of notebooks that run at a time (default: 1)")
     options = parser.parse_args()
-    known = {path.stem: path for path in sources()}
+    known = {name_of(path): path for path in (*sources(), *translations())}
     if unknown := [name for name in options.names if name not in known]:
         parser.error(f"no notebook is called {', '.join(unknown)}; known are {', '.join(known)}")
-    unable = absent()
+    unable = {name: library for name in known if (library := absent().get(name.rpartition("/")[2]))}
     if named := [name for name in options.names if name in unable]:
         parser.error(f"{named[0]} needs {unable[named[0]]}: pip install -e '.[{unable[named[0]]}]'")
     for name, library in unable.items() if not options.names else ():
         print(f"{name} is not run: it needs {library}")
-    paths = [known[name] for name in options.names or known if name not in unable]
+    chosen = options.names or [name for name in known if options.update or "/" not in name]
+    paths = [known[name] for name in chosen if name not in unable]
     if options.update and not options.names:
         paths = [path for path in paths if stale(path)]
         if not paths:
             print("No notebook is stale. Name one to run it anyway.")
             return 0
+    for path in paths if options.update else ():
+        if path in translations():
+            translate.write_code(path)
     complaints = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -302,12 +334,12 @@ def main() -> int:
         if failed := execute(folder, min(options.jobs, len(paths))):
             return failed
         for path in paths:
-            ran = result(folder / f"{path.stem}.ipynb")
+            ran = result(copy_of(path, folder))
             if options.update:
                 update(path, *ran)
             else:
-                complaints += [f"{path.name}: {words}" for words in compare(path, *ran)]
-            complaints += [f"{path.name}: {words}" for words in stale(path)]
+                complaints += [f"{name_of(path)}: {words}" for words in compare(path, *ran)]
+            complaints += [f"{name_of(path)}: {words}" for words in stale(path)]
     if complaints:
         print(*complaints, "`make notebooks-update` stores the outputs.", sep="\n")
     return bool(complaints)

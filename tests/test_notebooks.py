@@ -28,7 +28,8 @@ ELSEWHERE = re.compile(
     r"/(?:home|Users|root|tmp|work|usr|opt|var)/|[A-Z]:\\|site-packages|File <?ipython|https?://[^/\s]*:\d"
 )
 
-each = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+each = pytest.mark.parametrize("path", SOURCES, ids=run.name_of)
+each_of_both = pytest.mark.parametrize("path", [*SOURCES, *run.translations()], ids=run.name_of)
 
 
 def stored(path):
@@ -38,14 +39,15 @@ def stored(path):
 def test_there_are_notebooks():
     assert [path.stem[:2] for path in SOURCES] == [f"{n:02}" for n in range(1, len(SOURCES) + 1)]
     assert {path.stem for path in SOURCES} == {path.stem for path in run.HERE.glob("*.ipynb")}
+    assert {path.name for path in run.translations()} <= {path.name for path in SOURCES}
 
 
-@each
+@each_of_both
 def test_pair_is_not_stale(path):
     assert not run.stale(path), "`make notebooks-update` runs stale notebooks and stores their outputs"
 
 
-@each
+@each_of_both
 def test_stored_notebook_is_small_and_names_no_machine(path):
     text = path.with_suffix(".ipynb").read_text(encoding="utf-8")
     assert len(text) < 1_500_000
@@ -57,12 +59,12 @@ def test_stored_notebook_is_small_and_names_no_machine(path):
         assert not re.search(r"(?<!\w)(Text\(|<matplotlib\.|<Axes)", word), f"the output of a last line: {word}"
 
 
-@each
+@each_of_both
 def test_opens_with_its_question_and_ends_with_three_exercises(path):
     cells = jupytext.read(path).cells
-    assert re.match(r"# \d+\. .*\?$", cells[0].source.split("\n")[0])
+    assert re.match(r"# \d+\. .*[?？]$", cells[0].source.split("\n")[0])
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert re.findall(r"^\*\*Exercise (\d)", text, re.MULTILINE) == ["1", "2", "3"]
+    assert re.findall(r"^\*\*(?:Exercise|练习) (\d)", text, re.MULTILINE) == ["1", "2", "3"]
     folded = re.findall(r"<details>\n<summary>.*?</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL)
     assert len(folded) == text.count("<details>") == 3
     assert all(run.BLOCK.search(solution) for solution in folded)
@@ -85,7 +87,7 @@ def test_the_picture_for_a_slide_has_a_title(path):
     assert re.search(r"title=|set_title\(|report(\(\))?\.plot\(\)", cell.source)  # the plots of reports have a title
 
 
-@each
+@each_of_both
 def test_has_a_picture_for_a_slide(path):
     assert run.picture_of(stored(path)) is not None
 
@@ -96,7 +98,7 @@ def png_size(data):
     return struct.unpack(">II", data[16:24])
 
 
-@each
+@each_of_both
 def test_pictures_are_sharp(path):
     """Each picture has at least 600 pixels across, and each call of `explore` leaves one, or a text."""
     outputs = [(cell, output) for cell in stored(path).cells for output in cell.get("outputs", ())]
@@ -123,21 +125,21 @@ def test_is_in_the_index_with_its_question(path):
     )
 
 
-@each
+@each_of_both
 def test_links_lead_somewhere(path):
     text = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "markdown")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        assert re.match(r"https?:|#", target) or (run.HERE / target.partition("#")[0]).exists(), target
+        assert re.match(r"https?:|#", target) or (path.parent / target.partition("#")[0]).exists(), target
 
 
-@each
+@each_of_both
 def test_uses_public_names_only(path):
     code = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code")
     assert not re.search(r"\b(?:fs|plot|floatsim)(?:\.\w+)*\._\w", code)
     assert "floatsim_kernels" not in code
 
 
-@each
+@each_of_both
 def test_without_floatsim_it_says_what_it_needs(path, monkeypatch):
     pytest.importorskip("IPython")
     for name in [name for name in sys.modules if name.split(".")[0] == "floatsim"]:

@@ -16,6 +16,7 @@ _HOMES = {
     ".first_event": "first_map",
     ".heatmaps": "heatmap",
     ".interactive": "explore",
+    ".language": "use_language",
     ".number_line": "number_line spacing worst_error",
     ".looks": "STYLES styled",
     ".losses": "conversion_losses scale_sweep",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format, as_formats
+from floatsim.plot.language import say
 from floatsim.plot.style import (
     DEFAULT_FORMATS,
     Palette,
@@ -74,7 +75,7 @@ def bit_strip(
     ax.set(xlim=(0, width * 1.12), ylim=(len(rows), 0), xticks=[])
     name_rows(ax, rows, [row + 0.5 for row in range(len(rows))])
     ax.spines[:].set_visible(False)
-    ax.set_title(f"{value}: sign, exponent, trailing significand")
+    ax.set_title(say("{}: sign, exponent, trailing significand", value))
     return ax
 
 
@@ -172,25 +173,26 @@ def _exponent_and_significand(fmt: FloatFormat, number: float, field: int) -> tu
 
 def _fields_in_words(fmt: FloatFormat, number: float, field: int, trailing: int) -> tuple[str, str, str]:
     """The values of sign, exponent and significand as text."""
-    sign = "sign\n" + ("−" if number < 0 or str(number)[0] == "-" else "+")
-    binary = f"exponent\n{field:0{fmt.exponent_bits}b} = {field}"
+    sign = say("sign") + "\n" + ("−" if number < 0 or str(number)[0] == "-" else "+")
+    binary = f"{say('exponent')}\n{field:0{fmt.exponent_bits}b} = {field}"
     if not math.isfinite(number):
-        return sign, f"{binary}", "no number" if math.isnan(number) else "none: infinity"
+        return sign, f"{binary}", say("no number" if math.isnan(number) else "none: infinity")
     exponent, significand = _exponent_and_significand(fmt, number, field)
     hidden = 0 if fmt.has_subnormals and field == 0 else 1
     offset = f"{field if hidden else 1} − {fmt.bias} = {exponent}".replace("= -", "= −")
-    binary += f"\n{offset}" if hidden else f": subnormal\n{offset}"
+    binary += f"\n{offset}" if hidden else f": {say('subnormal')}\n{offset}"
     digits = f"{hidden}.{trailing:0{fmt.trailing_bits}b}" if fmt.trailing_bits else f"{hidden}"
-    words = f"significand\n{digits} = {significand!r}"
-    return sign, binary, words + f"\n(the {hidden} before the point is not stored)" * (fmt.trailing_bits > 4)
+    words = f"{say('significand')}\n{digits} = {significand!r}"
+    note = say("(the {} before the point is not stored)", hidden)
+    return sign, binary, words + f"\n{note}" * (fmt.trailing_bits > 4)
 
 
 def _equation(fmt: FloatFormat, number: float, field: int) -> str:
     if math.isnan(number):
-        return "NaN, not a number"
+        return say("NaN, not a number")
     sign = "−" if str(number)[0] == "-" else "+"
     if not math.isfinite(number):
-        return f"{sign} infinity"
+        return f"{sign} {say('infinity')}"
     exponent, significand = _exponent_and_significand(fmt, number, field)
     return f"{sign} {significand!r} × 2$^{{{exponent}}}$ = {number!r}".replace("= -", "= −")
 
@@ -245,14 +247,14 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
     ax = new_axes(ax, figsize=(0.62 * columns + 0.8, 0.36 * rows + 1.1))
     colours = palette(ax)
     strong = colours.format(format)
-    kinds = {"subnormal": 0, "infinities": 0, "NaN": 0}
+    kinds = {"{} subnormal": 0, "{} infinities": 0, "{} NaN": 0}
     words = [each for stripe in values.reshape(-1, 1 << format.trailing_bits) for each in _in_cells(stripe.tolist())]
     room = 0.94 * width_in_points(ax) / columns
     for code, value in zip(codes.tolist(), values.tolist(), strict=True):
         row, column = divmod(code, columns)
         subnormal = 0 < abs(value) < format.smallest_normal
-        lost = "" if math.isfinite(value) else "NaN" if math.isnan(value) else "infinities"
-        if kind := "subnormal" if subnormal else lost:
+        lost = "" if math.isfinite(value) else "{} NaN" if math.isnan(value) else "{} infinities"
+        if kind := "{} subnormal" if subnormal else lost:
             kinds[kind] += 1
         if lost or value == 0:
             tint = colours.lost if lost else colours.background
@@ -276,11 +278,11 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     if not all(exact for _, exact, _ in words):
-        ax.set_xlabel("in italics: rounded to three digits", style="italic", fontsize="small")
+        ax.set_xlabel(say("in italics: rounded to three digits"), style="italic", fontsize="small")
     ax.spines[:].set_visible(False)
     if title is None:
-        counted = [f"{codes.size} codes", *(f"{n} {kind}" for kind, n in kinds.items() if n)]
-        title = f"{format.name}: {', '.join(counted)}"
+        counted = [say(kind, n) for kind, n in {"{} codes": codes.size, **kinds}.items() if n]
+        title = say("{}: {}", format.name, say(", ").join(counted))
     ax.set_title(title)
     return ax
 

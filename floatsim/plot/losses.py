@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FormatLike, as_format
+from floatsim.plot.language import say
 from floatsim.plot.style import (
     Palette,
     fitting_size,
@@ -32,7 +33,7 @@ _WORDS = ("flushed to zero", "subnormal", "normal", "overflow")
 
 
 def losses_in_words(losses: ConversionLosses) -> str:
-    """Return conversion losses as text: "39 % flushed to zero, 59 % subnormal", or "all normal".
+    """Return conversion losses as text: "39 % flushed to zero, 59 % subnormal", or say("all normal").
 
     >>> import floatsim as fs
     >>> losses_in_words(fs.conversion_losses([1e-9, 1.0], "fp16"))
@@ -40,10 +41,10 @@ def losses_in_words(losses: ConversionLosses) -> str:
     """
     order = ("flushed", "overflowed", "subnormal")
     if math.isnan(losses.normal):  # of an array without elements
-        return "no finite non-zero number"
+        return say("no finite non-zero number")
     shares = {what: getattr(losses, what) for what in order}
-    words = [f"{in_percent(share)} {_WORDS[_ATTRIBUTES.index(what)]}" for what, share in shares.items() if share]
-    return ", ".join(words) or "all normal"
+    words = [f"{in_percent(share)} {say(_WORDS[_ATTRIBUTES.index(what)])}" for what, share in shares.items() if share]
+    return say(", ").join(words) or say("all normal")
 
 
 def _styles(colours: Palette, tint: str) -> tuple[dict[str, Any], ...]:
@@ -101,7 +102,7 @@ def conversion_losses(
     ax.set_yticks(range(len(losses)), list(losses))
     for label in ax.get_yticklabels():
         label.set(color=colours.name(label.get_text()), fontweight="bold")
-    ax.set(xlim=(0, 1), ylim=(len(losses) - 0.5, -0.5), xlabel="share of the non-zero numbers")
+    ax.set(xlim=(0, 1), ylim=(len(losses) - 0.5, -0.5), xlabel=say("share of the non-zero numbers"))
     ax.xaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -168,7 +169,8 @@ def scale_sweep(
     tops = layers.cumsum(axis=0)
     ax = new_axes(ax, figsize=(8, 3.8))
     colours = palette(ax)
-    for layer, top, style, word in zip(layers, tops, _styles(colours, colours.format(format)), _WORDS, strict=True):
+    words = [say(word) for word in _WORDS]
+    for layer, top, style, word in zip(layers, tops, _styles(colours, colours.format(format)), words, strict=True):
         ax.bar(scales, layer, 1.0, top - layer, lw=0, **style)
         inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
         if inner.size and inner.max() > 0.12:
@@ -184,8 +186,8 @@ def scale_sweep(
     if mark is not None:
         ax.axvline(mark, color=colours.background, lw=3)
         ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))
-    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel=f"multiplied by, then rounded to {format.name}",
-           ylabel="share of the non-zero numbers")  # fmt: skip
+    ax.set(xlim=(first - 0.5, last + 0.5), ylim=(0, 1), xlabel=say("multiplied by, then rounded to {}", format.name),
+           ylabel=say("share of the non-zero numbers"))  # fmt: skip
     powers_of_two(ax)
     ax.yaxis.set_major_formatter(lambda part, _: f"{100 * part:.0f} %")
     ax.spines[["top", "right"]].set_visible(False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_formats
+from floatsim.plot.language import say
 from floatsim.plot.style import (
     DEFAULT_FORMATS,
     Palette,
@@ -130,7 +131,7 @@ def number_line(
         ax.axhline(base, color=tint, lw=0.8)
         if numbers is None or numbers.size > _MOST_TICKS:
             ax.add_patch(Rectangle((low, base), high - low, 0.62, color=tint, alpha=0.45, lw=0))
-            ax.text(high, base + 0.31, f"{count:,} numbers", ha="right", va="center", color=colours.ink,
+            ax.text(high, base + 0.31, say("{} numbers", f"{count:,}"), ha="right", va="center", color=colours.ink,
                     fontsize="small", bbox=_box(colours))  # fmt: skip
         else:
             small = abs(numbers) < (fmt.smallest_normal if fmt.has_subnormals else 0)
@@ -225,7 +226,7 @@ def spacing(
         ax.annotate(fmt.name, (last, gaps[-1]), (4, 0), textcoords="offset points", va="center",
                     color=colours.format(fmt), fontweight="bold", annotation_clip=False,
                     bbox=_box(colours))  # fmt: skip
-    ax.set(xlim=(low, high), xlabel="size of the number", ylabel="gap to the next number")
+    ax.set(xlim=(low, high), xlabel=say("size of the number"), ylabel=say("gap to the next number"))
     powers_of_two(ax)
     ax.yaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
     ax.grid(alpha=0.25)
@@ -300,7 +301,7 @@ def worst_error(
                     color=colours.format(fmt), fontweight="bold", annotation_clip=False,
                     bbox=_box(colours))  # fmt: skip
     ax.set_yscale("log", base=2)
-    ax.set(xlim=(low, high), xlabel="size of the number", ylabel="largest relative error")
+    ax.set(xlim=(low, high), xlabel=say("size of the number"), ylabel=say("largest relative error"))
     powers_of_two(ax)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)

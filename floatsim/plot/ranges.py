@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_formats
+from floatsim.plot.language import say
 from floatsim.plot.losses import losses_in_words
 from floatsim.plot.style import (
     DEFAULT_FORMATS,
@@ -114,7 +115,7 @@ def exponent_histogram(
     name_rows(ax, rows, [len(rows) - 1 - row + 0.5 for row in range(len(rows))])
     ax.set(xlim=limits or (exponents[0] - 3, exponents[-1] + 4), ylim=(0, len(rows)))
     powers_of_two(ax)
-    ax.set_xlabel("magnitude")
+    ax.set_xlabel(say("magnitude"))
     ax.spines[["top", "right", "left"]].set_visible(False)
     return titled(ax, title)
 

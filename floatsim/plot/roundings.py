@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats.rounding import Overflow, Rounding, as_member
+from floatsim.plot.language import say
 from floatsim.plot.number_line import interval, numbers_between
 from floatsim.plot.style import Palette, new_axes, palette, titled
 
@@ -111,7 +112,7 @@ def staircase(
         ]
         ax.plot(*np.reshape(jumps, (-1, 2)).T, "o", color=tint, ms=5, zorder=3)
         _draw_lost(ax, places, between, colours)
-    ax.set(xlim=(low, high), xlabel="number", ylabel=f"rounded to {format.name}")
+    ax.set(xlim=(low, high), xlabel=say("number"), ylabel=say("rounded to {}", format.name))
     ax.margins(y=0.06)
     _tick_numbers(ax, format, low, high)
     ax.grid(alpha=0.25)
@@ -289,7 +290,8 @@ def rounding_errors(
         ax.axhline(base, color=tint, lw=0.8)
         mean = float(errors.mean())
         ax.vlines(mean, base, base + 0.72, color=colours.ink, lw=2.2)
-        ax.annotate(f"mean {mean:+.3f} ulp".replace("+0.000", "0.000").replace("-0.000", "0.000").replace("-", "−"),
+        shift = f"{mean:+.3f}".replace("+0.000", "0.000").replace("-0.000", "0.000").replace("-", "−")
+        ax.annotate(say("mean {} ulp", shift),
                     (1, base + 0.3), (6, 0), ("axes fraction", "data"), textcoords="offset points", va="center",
                     annotation_clip=False, color=colours.ink,
                     fontweight="bold" if abs(mean) > 0.1 else None)  # fmt: skip
@@ -297,6 +299,6 @@ def rounding_errors(
     ax.tick_params(axis="y", length=0)
     ax.axvline(0, color=colours.ink, lw=0.8, ls=(0, (3, 3)), zorder=0)
     ax.set(xlim=(-1, 1), xticks=[-1, -0.5, 0, 0.5, 1], ylim=(-0.15, len(rows) - 0.1))
-    ax.set_xlabel(f"error in ulps of {format.name} (right: too large)")
+    ax.set_xlabel(say("error in ulps of {} (right: too large)", format.name))
     ax.spines[["top", "right", "left"]].set_visible(False)
     return titled(ax, title)

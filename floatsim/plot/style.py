@@ -92,6 +92,7 @@ def colour(format: FormatLike) -> str:
 
 _LETTER = 0.64  # the width of a digit of DejaVu Sans, in font sizes
 _MINUS = 0.4  # by which a minus sign is wider, in digits
+_HAN = 0.6  # by which a Chinese character is wider, in digits
 
 
 def fitting_size(text: str, points: float, size: str | float = "medium") -> float:
@@ -104,8 +105,13 @@ def fitting_size(text: str, points: float, size: str | float = "medium") -> floa
     from matplotlib.font_manager import font_scalings
 
     wanted = rcParams["font.size"] * font_scalings[size] if isinstance(size, str) else size
-    letters = max((len(line) + _MINUS * line.count("−") for line in text.splitlines()), default=0.0)
+    letters = max(map(_digits, text.splitlines()), default=0.0)
     return float(min(wanted, points / (_LETTER * max(letters, 1))))
+
+
+def _digits(line: str) -> float:
+    """The width of a line of text, in digits."""
+    return len(line) + _MINUS * line.count("−") + _HAN * sum(letter > "\u2e80" for letter in line)
 
 
 def width_in_points(ax: Axes) -> float:

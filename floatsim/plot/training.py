@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from floatsim.plot.language import say
 from floatsim.plot.line_labels import DASHES, format_in_name, label_ends, line_colours
 from floatsim.plot.style import HEADING, Palette, new_axes, palette, titled
 
@@ -43,9 +44,9 @@ def _lines(runs: Sequence[TrainingRun], ax: Axes, name: str) -> None:
         if run.diverged and finite:
             ax.plot(*finite[-1], "x", color=tint, ms=9, mew=2)
         ends.append(finite[-1] if finite else (x[-1] if x else 1, 0.0))
-        words.append(f"{run.policy}: diverged" if run.diverged else f"{run.policy}: {values[-1]:.3g}")
+        words.append(say("{}: diverged", run.policy) if run.diverged else f"{run.policy}: {values[-1]:.3g}")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel("epoch")
+    ax.set_xlabel(say("epoch"))
     ax.set_xlim(1, max(2, *(len(run.epochs) for run in runs)))
     label_ends(ax, ends, words, [tint for tint, _ in tints])
 
@@ -80,7 +81,7 @@ def training_losses(runs: Sequence[TrainingRun], *, ax: Axes | None = None, titl
     """
     ax = new_axes(ax, figsize=(7.5, 4.2))
     _lines(runs, ax, "loss")
-    ax.set_ylabel("loss")
+    ax.set_ylabel(say("loss"))
     return titled(ax, title, **HEADING)
 
 
@@ -115,7 +116,7 @@ def training_accuracies(runs: Sequence[TrainingRun], *, ax: Axes | None = None, 
     ax = new_axes(ax, figsize=(7.5, 4.2))
     ax.set_ylim(0, 1.02)  # first: labels are placed by the limits
     _lines(runs, ax, "accuracy")
-    ax.set_ylabel("accuracy on test images")
+    ax.set_ylabel(say("accuracy on test images"))
     return titled(ax, title, **HEADING)
 
 
@@ -126,7 +127,7 @@ def _scales(runs: Sequence[TrainingRun], ax: Axes) -> None:
         skipped = [event.step for event in run.events if event.kind == "skipped"]
         ax.plot(skipped, [run.scales[step] for step in skipped], "x", color=tint, ms=6)
     ax.set_yscale("log", base=2)
-    ax.set(xlabel="step", ylabel="loss scale (x: skipped)")
+    ax.set(xlabel=say("step"), ylabel=say("loss scale (x: skipped)"))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")
 

@@ -1,0 +1,121 @@
+"""Chinese text in pictures: every character is drawn, and a missing font is said."""
+
+import re
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib import font_manager, rcParams
+from matplotlib.text import Text
+
+import floatsim as fs
+from floatsim import plot
+from floatsim.plot import language
+from tests.marks import cases
+
+INSTALLED = {entry.name for entry in font_manager.fontManager.ttflist}.intersection(language.FONTS)
+needs_font = pytest.mark.skipif(not INSTALLED, reason="no font with Chinese characters is installed")
+
+
+@pytest.fixture(autouse=True)
+def _settings():
+    with plt.rc_context():
+        yield
+    plt.close("all")
+    language._appended.clear()
+    language._chosen.set("en")
+
+
+def missing_glyphs(ax):
+    """The warnings of matplotlib about characters that a font lacks."""
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        ax.figure.canvas.draw()
+    return [str(each.message) for each in caught if "missing from font" in str(each.message)]
+
+
+@needs_font
+def test_titles_and_labels_have_their_characters():
+    def draw():
+        return plot.exponent_histogram([1.0, 2.0], ["fp16"], title="次正规数、上溢与吞没")
+
+    assert missing_glyphs(draw())  # the picture without this function
+    plot.use_language("zh")
+    ax = draw()
+    ax.set_xlabel("损失乘以 2ᵏ")
+    assert missing_glyphs(ax) == []
+
+
+LABELLED = {
+    "anatomy": lambda: plot.anatomy(6.5, "fp16"), "subnormal": lambda: plot.anatomy(1e-6, "fp16"),
+    "bit_strip": lambda: plot.bit_strip("0.1"), "code_grid": lambda: plot.code_grid("e5m2"),
+    "number_line": lambda: plot.number_line(["fp32"], limits=(0, 8)), "spacing": lambda: plot.spacing(limits=(-9, 9)),
+    "worst_error": lambda: plot.worst_error(["fp16"], limits=(-9, 9)),
+    "staircase": lambda: plot.staircase("e4m3", title="舍入"),
+    "scale_sweep": lambda: plot.scale_sweep([1e-3, 1.0], "e4m3"),
+    "histogram": lambda: plot.exponent_histogram([1e-9, 1.0, 1e6], ["fp16"]),
+}  # fmt: skip
+
+
+def english_words(ax):
+    """The words of a picture in Latin letters, apart from names such as FP16, NaN and p."""
+    ax.figure.canvas.draw()
+    texts = [text.get_text() for text in ax.figure.findobj(Text) if text.get_visible()]
+    return [word for text in texts for word in re.findall(r"(?<![\w$\\{])[a-z]{4,}", text)]
+
+
+@needs_font
+@pytest.mark.parametrize("name", cases(quick=["anatomy", "histogram"], full=LABELLED))
+def test_labels_are_chinese_and_have_their_characters(name):
+    assert english_words(LABELLED[name]()) or name == "code_grid"
+    plot.use_language("zh")
+    ax = LABELLED[name]()
+    assert missing_glyphs(ax) == []
+    assert english_words(ax) == []
+    assert any(letter > "\u2e80" for text in ax.figure.findobj(Text) for letter in text.get_text())
+
+
+def test_each_chinese_label_is_one_of_a_picture():
+    folder = Path(language.__file__).parent
+    code = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py") if path.name != "language.py")
+    assert [label for label in language.CHINESE if f'"{label}"' not in code and f"'{label}'" not in code] == []
+    assert all(a.count("{}") == b.count("{}") for a, b in language.CHINESE.items())
+
+
+@needs_font
+def test_the_font_is_appended_once_and_removed_again():
+    before = list(rcParams["font.family"])
+    chosen = plot.use_language()
+    assert plot.use_language("zh") == chosen
+    assert rcParams["font.family"] == [*before, chosen]
+    assert plot.use_language("en") is None
+    assert rcParams["font.family"] == before
+
+
+@needs_font
+def test_a_font_of_the_user_stays():
+    chosen = next(name for name in language.FONTS if name in INSTALLED)
+    rcParams["font.family"] = [chosen]
+    assert plot.use_language() == chosen
+    plot.use_language("en")
+    assert rcParams["font.family"] == [chosen]
+
+
+def test_without_a_font_a_warning_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(language, "FONTS", ("No Such Font",))
+    before = list(rcParams["font.family"])
+    with pytest.warns(fs.FloatsimWarning, match=r"no font with Chinese characters.*fonts-noto-cjk.*font="):
+        assert plot.use_language("zh") is None
+    assert rcParams["font.family"] == before
+
+
+def test_a_font_can_be_named():
+    assert plot.use_language(font="DejaVu Sans") == "DejaVu Sans"
+    assert rcParams["font.family"][-1] == "DejaVu Sans"
+    with pytest.raises(ValueError, match=r"font='Nosuch' is not among the fonts.*addfont\(path\)"):
+        plot.use_language(font="Nosuch")
+
+
+def test_an_unknown_language():
+    with pytest.raises(ValueError, match="language='fr' is not known; known are 'en' and 'zh'"):
+        plot.use_language("fr")
