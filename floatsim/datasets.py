@@ -92,6 +92,13 @@ class DigitsNetwork:
         The digits of the test images.
     training_images, training_labels : arrays, (1536, 64) and (1536,)
         The images and digits that the network was trained with.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> net = fs.datasets.digits_network()
+    >>> net.images.shape, [w.shape for w in net.weights]
+    ((261, 64), [(64, 64), (64, 32), (32, 10)])
     """
 
     weights: tuple[NDArray[np.float32], ...]

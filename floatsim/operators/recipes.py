@@ -452,7 +452,12 @@ _NAMED = (
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in (*_NAMED, FLOAT64)})
-"""The named recipes."""
+"""The named recipes.
+
+>>> import floatsim as fs
+>>> fs.operators.RECIPES["fp32-inside"].name, len(fs.operators.RECIPES) > 5
+('fp32-inside', True)
+"""
 
 
 def as_recipe(recipe: RecipeLike) -> Recipe:
