@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full test-pythons test-libraries notebooks notebooks-update test-exhaustive bench on-device lint \
-	build clean
+	docs build clean
 
 help: ## this list
 	@echo "floatsim: low-precision floating point, bit for bit. Targets:"
@@ -58,6 +58,10 @@ lint: $(VENV)/.installed-dev ## ruff (rules and format), mypy, and the generated
 	$(BIN)/mypy
 	$(BIN)/python tools/write_stubs.py --check
 
+docs: $(VENV)/.installed-docs ## the documentation as a site with a search, into build/site; any warning fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m tools.site.check build/site
+
 build: $(VENV)/.installed ## the wheel, into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
@@ -90,6 +94,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 
 $(VENV)/.installed-notebooks: pyproject.toml | $(VENV)/.created
 	$(PIP) install --no-compile -e ".[notebooks]"
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/.created
+	$(PIP) install --no-compile -e ".[docs]"
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created

@@ -225,7 +225,9 @@ def _texts(body: list[ast.stmt]) -> dict[str, str]:
     """Return the strings below assignments, by the assigned name; names without a string have an empty one."""
     found = {}
     for node, after in zip(body, [*body[1:], None], strict=True):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         text = ""
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
             text = inspect.cleandoc(after.value.value)
@@ -236,7 +238,9 @@ def _texts(body: list[ast.stmt]) -> dict[str, str]:
 
 
 def _texts_of_class(kind: type) -> dict[str, str]:
-    body = next((n.body for n in _tree(kind.__module__).body if isinstance(n, ast.ClassDef) and n.name == kind.__name__), [])
+    body = next(
+        (n.body for n in _tree(kind.__module__).body if isinstance(n, ast.ClassDef) and n.name == kind.__name__), []
+    )
     return _texts(body)
 
 
@@ -353,8 +357,10 @@ def blocks(doc: str) -> Iterator[tuple[str, str]]:
                     break
                 end += 1
             block = lines[i:end]
-            yield "example" if block[0].lstrip().startswith(">>> ") else "text", inspect.cleandoc("\n".join(["", *block])) \
-                if block[0].lstrip().startswith(">>> ") else "\n".join(block)
+            yield (
+                "example" if block[0].lstrip().startswith(">>> ") else "text",
+                inspect.cleandoc("\n".join(["", *block])) if block[0].lstrip().startswith(">>> ") else "\n".join(block),
+            )
             i = end
 
 
@@ -538,10 +544,13 @@ def _entry_markdown(entry: Entry) -> Iterator[str]:
         yield "**Members**"
         for member in entry.members:
             name = f"`{member.name}{member.signature}`"
-            yield f"<span id=\"{anchor(entry)}.{member.name}\"></span>{name}\n:   {escaped(sentence(member.doc)) or '&nbsp;'}"
+            text = escaped(sentence(member.doc)) or "&nbsp;"
+            yield f'<span id="{anchor(entry)}.{member.name}"></span>{name}\n:   {text}'
     pages = explained().get(entry.path, ())[:4]
     if pages:
-        links = ", ".join(f"[{escaped(title).replace('`', '')}](../{page}#{fragment})" for page, fragment, title in pages)
+        links = ", ".join(
+            f"[{escaped(title).replace('`', '')}](../{page}#{fragment})" for page, fragment, title in pages
+        )
         yield f"Explained in: {links}."
 
 
@@ -567,8 +576,8 @@ def index() -> str:
     """Return the Markdown of the list of all public names."""
     parts = [
         "# Public names",
-        f"All {len(entries())} public names, by topic. Each has its signature, its parameters, an example that the tests "
-        "run, and links to the pages that explain it. In Python, `help(fs.matmul)` shows the same text.",
+        f"All {len(entries())} public names, by topic. Each has its signature, its parameters, an example that the "
+        "tests run, and links to the pages that explain it. In Python, `help(fs.matmul)` shows the same text.",
     ]
     for page, (title, _, _) in PAGES.items():
         names = [f"[`{entry.name}`]({page}.md#{anchor(entry)})" for entry in entries() if entry.page == page]

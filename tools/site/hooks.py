@@ -25,11 +25,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
 from tools.site import api  # noqa: E402
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+SHIM = "https://unpkg.com/iframe-worker/shim"
+"""The script that Material loads from the network, for the search of pages that are opened from a disk."""
 ASSETS = Path(__file__).parent / "assets"
 CHINESE = "zh"
 """The folder of the Chinese pages, in docs/ and in the site."""
 
-LINK = re.compile(r"(?P<code>^(?P<fence>```+).*?^(?P=fence)|`[^`\n]*`)|(?P<start>\]\()(?P<target>[^)\s]+)(?P<end>\))", re.M | re.S)
+LINK = re.compile(
+    r"(?P<code>^(?P<fence>```+).*?^(?P=fence)|`[^`\n]*`)|(?P<start>\]\()(?P<target>[^)\s]+)(?P<end>\))", re.M | re.S
+)
 
 
 # -- which file is which page ------------------------------------------------------------------------------------------
@@ -103,12 +107,13 @@ def adapted(text: str) -> str:
 
     GitHub nests lists by two or three spaces, and starts a list below a line of text. Python-Markdown nests by four.
     """
-    lines, fence, levels, before = [], "", [], ""
+    lines, levels, before = [], [], ""
+    fence, start = "", 0  # the marks of the code block around the line, and its indentation
     text = re.sub(r"^(```\w+) [^\n`]+$", r"\1", text, flags=re.MULTILINE)  # ```python torch
     for line in text.replace("<details>", '<details markdown="1">').splitlines():
         indent, body = len(line) - len(line.lstrip()), line.strip()
         if fence:
-            lines.append(" " * 4 * len(levels) + line[min(indent, levels[-1][1] if levels else 0) :] if levels else line)
+            lines.append(" " * 4 * len(levels) + line[min(indent, start) :] if levels else line)
             fence = "" if body.startswith(fence) and set(body) == set(fence) else fence
             continue
         item = re.match(r"([-*]|\d+\.) +", body)
@@ -123,11 +128,12 @@ def adapted(text: str) -> str:
         elif levels and body:
             if re.match(r"```+", body) and before:
                 lines.append("")
-            lines.append(" " * 4 * len(levels) + line[levels[-1][1] :])
+            rest = line[levels[-1][1] :]
+            lines.append(" " * 4 * len(levels) + (rest if rest.startswith("    ") else rest.lstrip()))
         else:
             lines.append(line if not levels else body)
-        if (m := re.match(r"```+|~~~+", body)):
-            fence = m[0]
+        if m := re.match(r"```+|~~~+", body):
+            fence, start = m[0], indent
         before = body
     return "\n".join(lines) + "\n"
 
@@ -188,7 +194,9 @@ def explorer() -> bytes | None:
     """
     from floatsim.cli.main import app
 
-    commands = {command.name or command.callback.__name__.removesuffix("_command") for command in app.registered_commands}
+    commands = {
+        command.name or command.callback.__name__.removesuffix("_command") for command in app.registered_commands
+    }
     if "explorer" not in commands:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -212,8 +220,6 @@ def made() -> dict[str, str | bytes]:
         if path.suffix == ".ipynb":
             text, pictures = notebook(path, page)
             found |= pictures
-        elif source.startswith("docs/"):
-            text = path.read_text(encoding="utf-8")
         else:
             text = path.read_text(encoding="utf-8")
         for _, target, _ in targets(text, source):
@@ -252,8 +258,9 @@ def on_config(config: Any) -> Any:
         config.nav.append({"中文": [first, *(page for page in chinese if page != first)]})
         home = re.sub(r"(README|index)\.md$", "index.html", first).replace(".md", ".html")
         config.extra["alternate"] = [
-            {"name": "English", "link": "./index.html", "lang": "en"}, {"name": "中文", "link": f"./{home}", "lang": "zh"},
-        ]  # fmt: skip
+            {"name": "English", "link": "./index.html", "lang": "en"},
+            {"name": "中文", "link": f"./{home}", "lang": "zh"},
+        ]
     return config
 
 
@@ -272,10 +279,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown if path in made() else finished(markdown, f"docs/{path}", path)
 
 
+def on_post_template(output_content: str, template_name: str, **_: Any) -> str:
+    """Load no script from the network in the page of missing pages."""
+    return output_content.replace(SHIM, "/file-worker.js")
+
+
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Load no script from the network, and set the language of Chinese pages, by which browsers choose fonts."""
     worker = relative("file-worker.js", page.file.dest_uri)
-    output = re.sub(r'https://unpkg\.com/iframe-worker/shim', worker, output)
+    output = output.replace(SHIM, worker)
     if page.file.src_uri.startswith(f"{CHINESE}/"):
         output = output.replace('<html lang="en"', '<html lang="zh-CN"')
     return output

@@ -1,7 +1,7 @@
 // Browsers start no worker on pages opened from a disk (file://), and the search runs in a worker. There, this class
-// replaces Worker: it runs the script in a hidden frame. On a server the browser's Worker stays.
+// replaces Worker: it runs the script in a hidden frame. Material reads the name IFrameWorker. On a server the browser's Worker stays.
 if (location.protocol === "file:") {
-  window.Worker = class extends EventTarget {
+  window.IFrameWorker = window.Worker = class extends EventTarget {
     constructor(url) {
       super();
       const frame = document.createElement("iframe");
@@ -18,7 +18,6 @@ if (location.protocol === "file:") {
         inner.started = resolve;
         inner.document.open();
         inner.document.write(`<!doctype html><script>
-          const receive = window.postMessage.bind(window);
           window.deliver = (data) => window.dispatchEvent(new MessageEvent("message", { data }));
           window.postMessage = (data) => window.postMessageToPage(data);
           window.importScripts = (...urls) => urls.reduce((done, url) => done.then(() => new Promise((resolve, reject) => {
