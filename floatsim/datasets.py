@@ -50,7 +50,9 @@ def folder(name: str) -> Path:
 
 
 def digits() -> dict[str, NDArray[np.float32]]:
-    """Three tensors of a small network trained on the UCI digits (origin and licence: `data/digits/README.md`).
+    """Return three tensors of a small network trained on the UCI digits.
+
+    README.md of `folder("digits")` names the origin and the licence.
 
     Returns
     -------
@@ -130,7 +132,9 @@ class DigitsNetwork:
 
 
 def digits_network() -> DigitsNetwork:
-    """Return a small trained network with its test images and labels (origin and licence: `data/digits/README.md`).
+    """Return a small trained network with its test images and labels.
+
+    README.md of `folder("digits")` names the origin and the licence.
 
     Returns
     -------

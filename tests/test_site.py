@@ -195,3 +195,48 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     assert check.faults(tmp_path / "site") == []
     assert "fs.matmul" in (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
+
+
+# -- outside of a clone ------------------------------------------------------------------------------------------------
+
+
+def test_texts_of_the_package_name_pages_that_it_contains():
+    """The package names a page of the documentation as `floatsim docs PAGE`, never by a path of the repository."""
+    from floatsim.cli.docs import page_names
+
+    named, paths = set(), []
+    for path in sorted((ROOT / "floatsim").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        named |= set(re.findall(r"`floatsim docs ([\w/-]+)`", text))
+        paths += [
+            f"{path.name}: {found}" for found in re.findall(r"(?:docs|notebooks|data)/[\w/-]+\.(?:md|ipynb)", text)
+        ]
+    assert named
+    assert named <= set(page_names())
+    assert not paths
+
+
+def test_floatsim_docs(run):
+    code, out, _ = run("docs")
+    assert code == 0
+    assert "gpu-libraries" in out
+    code, out, _ = run("docs", "glossary")
+    assert out == (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    code, out, _ = run("docs", "--json")
+    assert '"tour": "The first ten minutes"' in out
+    code, _, error = run("docs", "glosary")
+    assert code == 2
+    assert "PAGE='glosary' is not known; did you mean 'glossary'?" in error
+
+
+@pytest.mark.parametrize(("text", "source", "expected"), [
+    ("See [Sums](docs/sums.md#kahan).", None, "See Sums."), ("[a](https://x.org)", None, "[a](https://x.org)"),
+    ("See [Sums](docs/sums.md).", "https://x.org/f/", "See [Sums](https://x.org/f/blob/HEAD/docs/sums.md)."),
+    ("![p](docs/p.png)", "https://x.org/f", "![p](https://x.org/f/raw/HEAD/docs/p.png)"),
+    ("| **[a](b.ipynb)** | c |\n| ![a](b.png) | ![c](d.png) |\n", None, "| **a** | c |\n"),
+])  # fmt: skip
+def test_readme_of_a_package_index(text, source, expected):
+    """Its relative links become addresses in the repository, or text."""
+    import hatch_build
+
+    assert hatch_build.readme(text, source) == expected

@@ -1,7 +1,7 @@
 """Conversion instructions of CPUs as data: formats, rounding modes, subnormals and NaN.
 
-Sources: Intel SDM (VCVTNEPS2BF16, VCVTPS2PH, VCVTPH2PS). All rows were compared with the instructions, see
-`docs/hardware.md`.
+Sources: Intel SDM (VCVTNEPS2BF16, VCVTPS2PH, VCVTPH2PS). All rows were compared with the instructions:
+`floatsim docs hardware` has the counts.
 """
 
 from __future__ import annotations
