@@ -56,6 +56,7 @@ def test_every_name_has_a_signature_a_sentence_and_an_example():
             "a sentence": re.search(r"\w.*[.:]", api.sentence(entry.doc)),
             "an example": re.search(r"^>>> ", entry.examples, re.MULTILINE),
         }
+        faults += [f"{entry.path}.{each.name} has no sentence" for each in entry.members if not each.doc.strip()]
         faults += [f"{entry.path} has no {what.partition(' ')[2]}" for what, present in needed.items() if not present]
     assert not faults
 
@@ -209,7 +210,8 @@ def test_texts_of_the_package_name_pages_that_it_contains():
         text = path.read_text(encoding="utf-8")
         named |= set(re.findall(r"`floatsim docs ([\w/-]+)`", text))
         paths += [
-            f"{path.name}: {found}" for found in re.findall(r"(?:docs|notebooks|data)/[\w/-]+\.(?:md|ipynb)", text)
+            f"{path.name}: {found}"
+            for found in re.findall(r"(?<![\w/])(?:docs|notebooks|data)/(?:zh/)?[\w-]+\.(?:md|ipynb)", text)
         ]
     assert named
     assert named <= set(page_names())

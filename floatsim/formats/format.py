@@ -238,18 +238,22 @@ class FloatFormat:
     # -- special codes -----------------------------------------------------------------------------------
     @cached_property
     def has_infinity(self) -> bool:
+        """Whether the format has infinities."""
         return self.infinity_code is not None
 
     @cached_property
     def has_nan(self) -> bool:
+        """Whether the format has a NaN."""
         return self.canonical_nan is not None
 
     @cached_property
     def has_signed_zero(self) -> bool:
+        """Whether the format has -0."""
         return self.signed and self.canonical_nan != self.sign_mask
 
     @cached_property
     def has_subnormals(self) -> bool:
+        """Whether the format has subnormal numbers."""
         return self.has_zero and self.trailing_bits > 0
 
     @cached_property
@@ -294,6 +298,7 @@ class FloatFormat:
 
     @cached_property
     def smallest_normal(self) -> float:
+        """The smallest positive normal number, 2**emin."""
         return math.ldexp(1.0, self.emin)
 
     @cached_property

@@ -147,15 +147,25 @@ class FloatClass(enum.IntEnum):
     """
 
     SIGNALING_NAN = 0
+    """A signalling NaN."""
     QUIET_NAN = 1
+    """A quiet NaN."""
     NEGATIVE_INFINITY = 2
+    """-infinity."""
     NEGATIVE_NORMAL = 3
+    """A negative normal number."""
     NEGATIVE_SUBNORMAL = 4
+    """A negative subnormal number."""
     NEGATIVE_ZERO = 5
+    """-0."""
     POSITIVE_ZERO = 6
+    """+0."""
     POSITIVE_SUBNORMAL = 7
+    """A positive subnormal number."""
     POSITIVE_NORMAL = 8
+    """A positive normal number."""
     POSITIVE_INFINITY = 9
+    """+infinity."""
 
 
 RoundingName: TypeAlias = Literal[

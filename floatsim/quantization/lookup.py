@@ -79,6 +79,7 @@ class LookupFormat:
 
     @property
     def code_dtype(self) -> np.dtype[np.uint8]:
+        """The dtype of the codes: uint8."""
         return np.dtype(np.uint8)
 
     @property

@@ -77,9 +77,13 @@ class Kind(enum.Enum):
     """
 
     FINITE = "finite"
+    """A finite number, zeros included."""
     INFINITE = "infinite"
+    """An infinity."""
     QUIET_NAN = "NaN"
+    """A quiet NaN."""
     SIGNALING_NAN = "signalling NaN"
+    """A signalling NaN."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +106,17 @@ class Number:
 
     @property
     def is_nan(self) -> bool:
+        """Whether it is a NaN, quiet or signalling."""
         return self.kind in (Kind.QUIET_NAN, Kind.SIGNALING_NAN)
 
     @property
     def is_infinite(self) -> bool:
+        """Whether it is an infinity."""
         return self.kind is Kind.INFINITE
 
     @property
     def is_zero(self) -> bool:
+        """Whether it is +0 or -0."""
         return self.kind is Kind.FINITE and self.significand == 0 and not self.sticky
 
     @property

@@ -201,12 +201,14 @@ def _members(kind: type) -> Iterator[Member]:
                 continue
             seen.add(name)
             function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+            inherited = (inspect.getdoc(vars(base)[name]) for base in kind.__mro__ if name in vars(base))
+            doc = next((text for text in inherited if text), "")
             if issubclass(kind, enum.Enum) and name in kind.__members__:
                 yield Member(name, "", texts.get(name, ""))
             elif isinstance(function, property | functools.cached_property):
-                yield Member(name, "", inspect.getdoc(function) or "")
+                yield Member(name, "", doc)
             elif inspect.isfunction(function):
-                yield Member(name, _signature(function), inspect.getdoc(function) or "")
+                yield Member(name, _signature(function), doc)
 
 
 @functools.cache
@@ -543,7 +545,7 @@ def _entry_markdown(entry: Entry) -> Iterator[str]:
     if entry.members:
         yield "**Members**"
         for member in entry.members:
-            name = f"`{member.name}{member.signature}`"
+            name = f"`{member.name}{re.sub(r'^[(](self|cls)(, )?', '(', member.signature)}`"
             text = escaped(sentence(member.doc)) or "&nbsp;"
             yield f'<span id="{anchor(entry)}.{member.name}"></span>{name}\n:   {text}'
     pages = explained().get(entry.path, ())[:4]
