@@ -50,7 +50,9 @@ def folder(name: str) -> Path:
 
 
 def digits() -> dict[str, NDArray[np.float32]]:
-    """Three tensors of a small network trained on the UCI digits (origin and licence: `data/digits/README.md`).
+    """Return three tensors of a small network trained on the UCI digits.
+
+    README.md of `folder("digits")` names the origin and the licence.
 
     Returns
     -------
@@ -92,6 +94,13 @@ class DigitsNetwork:
         The digits of the test images.
     training_images, training_labels : arrays, (1536, 64) and (1536,)
         The images and digits that the network was trained with.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> net = fs.datasets.digits_network()
+    >>> net.images.shape, [w.shape for w in net.weights]
+    ((261, 64), [(64, 64), (64, 32), (32, 10)])
     """
 
     weights: tuple[NDArray[np.float32], ...]
@@ -123,7 +132,9 @@ class DigitsNetwork:
 
 
 def digits_network() -> DigitsNetwork:
-    """Return a small trained network with its test images and labels (origin and licence: `data/digits/README.md`).
+    """Return a small trained network with its test images and labels.
+
+    README.md of `folder("digits")` names the origin and the licence.
 
     Returns
     -------

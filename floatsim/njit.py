@@ -73,7 +73,12 @@ types: Any = numba_types
 
 
 class FormatParams(NamedTuple):
-    """The parameters of a format and of a rounding as integers, as the kernels read them: made by `format_params`."""
+    """The parameters of a format and of a rounding as integers, as the kernels read them: made by `format_params`.
+
+    >>> import floatsim as fs
+    >>> isinstance(fs.njit.format_params("bf16"), fs.njit.FormatParams)
+    True
+    """
 
     precision: int
     emin: int
@@ -623,4 +628,8 @@ def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) 
 
 
 def init() -> None:
-    """Do nothing: Numba's entry point calls this function, and the import of this module registers everything."""
+    """Do nothing: Numba's entry point calls this function, and the import of this module registers everything.
+
+    >>> import floatsim as fs
+    >>> fs.njit.init()  # the import has registered everything
+    """

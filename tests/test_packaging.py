@@ -489,10 +489,21 @@ def test_wheel(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (metadata,) = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
-    data = {"data/truth/digests.json", "data/gpu-kernels/h200.json.gz", "tensorcore/sm_90.json", "explorer/page.js"}
+    data = {
+        "data/docs/glossary.md",
+        "data/truth/digests.json",
+        "data/gpu-kernels/h200.json.gz",
+        "tensorcore/sm_90.json",
+        "explorer/page.js",
+    }
     assert {f"floatsim/{name}" for name in data} <= set(names)
+    assert "# floatsim" in metadata
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)", metadata), (
+        "the README's links lead nowhere outside of the repository"
+    )
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}
     assert not [name for name in names if "silicon/" in name]

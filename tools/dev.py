@@ -15,8 +15,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +30,13 @@ CONTAINED = {"test": [""], "dev": ["", "test"], "test-libraries": ["", "test", "
 class Command:
     """What is done, the extra of pyproject.toml that it needs, and its steps: arguments of the environment's Python.
 
-    Arguments of the user go to the last step.
+    Arguments of the user go to the last step. `variables` are added to the steps' environment variables.
     """
 
     help: str
     extra: str
     steps: Sequence[Sequence[str]]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def _pytest(*arguments: str) -> list[str]:
@@ -96,6 +97,12 @@ COMMANDS = {
             ["-m", "mypy"],
             ["tools/write_stubs.py", "--check"],
         ],
+    ),
+    "docs": Command(
+        "the documentation as a site with a search, into build/site; any warning fails",
+        "docs",
+        [["-m", "mkdocs", "build", "--strict", "--quiet"], ["-m", "tools.site.check", "build/site"]],
+        {"NO_MKDOCS_2_WARNING": "1"},  # Material's announcement, which --strict takes for a warning
     ),
     "build": Command("the wheel, into dist/", "", [["-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", "."]]),
 }
@@ -202,6 +209,7 @@ def main() -> None:
     else:
         command = COMMANDS[given.command]
         environment.install(command.extra)
+        os.environ.update(command.variables)
         for step in command.steps[:-1]:
             environment.run(step)
         environment.run([*command.steps[-1], *given.arguments])

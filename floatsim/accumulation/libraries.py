@@ -142,14 +142,14 @@ def library_sum(
     """Return how a function of a library adds, as descriptions for `fs.matmul`, `fs.dot` and `fs.sum`.
 
     The bits of a library depend on its version, the CPU, the shape and the number of threads, so these are arguments.
-    `ROWS` of `floatsim.accumulation.libraries` and docs/libraries.md list the verified combinations. Every other
-    combination is an error.
+    `ROWS` of `floatsim.accumulation.libraries` and the page of `floatsim docs libraries` list the verified
+    combinations. Every other combination is an error.
 
     On a GPU the bits follow from the name of the kernel, which a profiler shows: pass `device`, `kernel` and `grid`.
-    `RULES` of `floatsim.accumulation.gpu_libraries` and docs/gpu-libraries.md list the kernels. Without `kernel`, its
-    name and grid are those of the recorded call with this shape, if there is one (`fs.hardware.recorded_kernels`). The
-    sums of reductions, softmax and norms follow from the shape alone: `REDUCTIONS` of
-    `floatsim.accumulation.gpu_reductions` lists them.
+    `RULES` of `floatsim.accumulation.gpu_libraries` and the page of `floatsim docs gpu-libraries` list the kernels.
+    Without `kernel`, its name and grid are those of the recorded call with this shape, if there is one
+    (`fs.hardware.recorded_kernels`). The sums of reductions, softmax and norms follow from the shape alone:
+    `REDUCTIONS` of `floatsim.accumulation.gpu_reductions` lists them.
 
     Parameters
     ----------

@@ -20,7 +20,12 @@ from floatsim.tensorcore.architectures import ARCHITECTURES, is_architecture, ne
 __all__ = ["ACCUMULATIONS", "AccumulationLike", "as_accumulation", "parse"]
 
 ACCUMULATIONS: Mapping[str, type[Accumulation]] = MappingProxyType(TEXT_FORMS)
-"""The kinds of descriptions, by the names of their text forms: "sequential", "blocked" ..."""
+"""The kinds of descriptions, by the names of their text forms: "sequential", "blocked" ...
+
+>>> import floatsim as fs
+>>> fs.ACCUMULATIONS["kahan"] is fs.Kahan
+True
+"""
 
 AccumulationLike: TypeAlias = "Accumulation | AccumulationName | FormatLike"
 """What `as_accumulation` accepts. The literal names serve completion in editors."""

@@ -41,6 +41,13 @@ class Description:
         The selected instructions. The default instruction of the architecture is the first.
     detailed : bool
         Whether the model of the first instruction is described in full, and not only by its row.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> found = fs.tensorcore.describe("volta")
+    >>> found.architecture.name, found.instructions[0].name
+    ('volta', 'mma.m8n8k4')
     """
 
     architecture: Architecture

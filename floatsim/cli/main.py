@@ -40,6 +40,7 @@ from floatsim.cli.console import (
     track,
 )
 from floatsim.cli.cross_check import CROSS_CHECK_EXIT_CODES, check_command, identify_command, strength_command
+from floatsim.cli.docs import docs_command
 from floatsim.cli.explain import explain_command
 from floatsim.cli.explorer import explorer_command
 from floatsim.cli.kernel import kernel_command
@@ -397,6 +398,7 @@ app.command("explain")(explain_command)
 app.command("explorer")(explorer_command)
 app.command("kernel")(kernel_command)
 app.command("warmup")(warmup_command)
+app.command("docs")(docs_command)
 app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
 app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)
 app.command("check", epilog=CROSS_CHECK_EXIT_CODES)(check_command)

@@ -74,6 +74,10 @@ class Specials(NamedEnum):
     A member is its text, the code of +infinity, the canonical NaN, and whether codes have a sign bit. The two codes are
     functions of the field widths, or None. All other properties follow from them. Every magnitude from the smaller code
     on is special. A NaN with the code of -0 means that there is no -0.
+
+    >>> import floatsim as fs
+    >>> fs.E4M3.specials.name, fs.E4M3.max, fs.E4M3IEEE.specials.name, fs.E4M3IEEE.max
+    ('FN', 448.0, 'IEEE', 240.0)
     """
 
     infinity: _Code
@@ -234,18 +238,22 @@ class FloatFormat:
     # -- special codes -----------------------------------------------------------------------------------
     @cached_property
     def has_infinity(self) -> bool:
+        """Whether the format has infinities."""
         return self.infinity_code is not None
 
     @cached_property
     def has_nan(self) -> bool:
+        """Whether the format has a NaN."""
         return self.canonical_nan is not None
 
     @cached_property
     def has_signed_zero(self) -> bool:
+        """Whether the format has -0."""
         return self.signed and self.canonical_nan != self.sign_mask
 
     @cached_property
     def has_subnormals(self) -> bool:
+        """Whether the format has subnormal numbers."""
         return self.has_zero and self.trailing_bits > 0
 
     @cached_property
@@ -290,6 +298,7 @@ class FloatFormat:
 
     @cached_property
     def smallest_normal(self) -> float:
+        """The smallest positive normal number, 2**emin."""
         return math.ldexp(1.0, self.emin)
 
     @cached_property
@@ -478,7 +487,12 @@ The literal names serve completion in editors.
 """
 
 CUSTOM_COLOUR = "#7d6bb3"
-"""The colour of formats without a name in floatsim."""
+"""The colour of formats without a name in floatsim.
+
+>>> import floatsim as fs
+>>> fs.FloatFormat("e3m0", 3, 0, specials="finite").colour == fs.plot.CUSTOM_COLOUR
+True
+"""
 
 
 class _Named(NamedTuple):
@@ -500,23 +514,119 @@ def _named(fmt: FloatFormat, colour: str = CUSTOM_COLOUR, dtype: str | None = No
 
 # Okabe and Ito's colour-blind-safe palette for the common formats; related formats have shades of the same hue.
 FP64 = _named(FloatFormat("FP64", 11, 52), "#000000", "float64", "binary64 double f64")
+"""The double precision of IEEE 754 (binary64).
+
+>>> import floatsim as fs
+>>> fs.FP64.bits, fs.FP64.precision, fs.FP64.max
+(64, 53, 1.7976931348623157e+308)
+"""
 FP32 = _named(FloatFormat("FP32", 8, 23), "#5f6b75", "float32", "binary32 single f32")
+"""The single precision of IEEE 754 (binary32).
+
+>>> import floatsim as fs
+>>> fs.FP32.bits, fs.FP32.precision, fs.FP32.max
+(32, 24, 3.4028234663852886e+38)
+"""
 TF32 = _named(FloatFormat("TF32", 8, 10), "#56b4e9", None, "tensorfloat32 tensorfloat_32")
+"""TensorFloat-32: the exponents of FP32 and the precision of FP16, the inputs of NVIDIA's matrix units from Ampere on.
+
+>>> import floatsim as fs
+>>> fs.TF32.bits, fs.TF32.precision, fs.TF32.max
+(19, 11, 3.4011621342146535e+38)
+"""
 FP16 = _named(FloatFormat("FP16", 5, 10), "#0072b2", "float16", "binary16 half f16")
+"""The half precision of IEEE 754 (binary16).
+
+>>> import floatsim as fs
+>>> fs.FP16.bits, fs.FP16.precision, fs.FP16.max
+(16, 11, 65504.0)
+"""
 BF16 = _named(FloatFormat("BF16", 8, 7), "#009e73", "bfloat16")
+"""bfloat16: the exponents of FP32 with 8 bits of precision.
+
+>>> import floatsim as fs
+>>> fs.BF16.bits, fs.BF16.precision, fs.BF16.max
+(16, 8, 3.3895313892515355e+38)
+"""
 E4M3 = _named(
     FloatFormat("E4M3", 4, 3, Specials.FN), "#d55e00", "float8_e4m3fn", "e4m3fn fp8_e4m3 fp8_e4m3fn ocp_e4m3 mx_e4m3"
 )
+"""The FP8 of OCP with 4 exponent bits: no infinity, one NaN of each sign, and the largest number 448.
+
+>>> import floatsim as fs
+>>> fs.E4M3.bits, fs.E4M3.precision, fs.E4M3.max
+(8, 4, 448.0)
+"""
 E5M2 = _named(FloatFormat("E5M2", 5, 2), "#cc79a7", "float8_e5m2", "fp8_e5m2 ocp_e5m2 mx_e5m2")
+"""The FP8 of OCP with 5 exponent bits: infinities and NaNs as in IEEE 754.
+
+>>> import floatsim as fs
+>>> fs.E5M2.bits, fs.E5M2.precision, fs.E5M2.max
+(8, 3, 57344.0)
+"""
 E4M3FNUZ = _named(FloatFormat("E4M3FNUZ", 4, 3, Specials.FNUZ), "#b34f00", "float8_e4m3fnuz")
+"""The E4M3 of AMD's CDNA 3: no infinity, no -0, and one NaN, with the code of -0.
+
+>>> import floatsim as fs
+>>> fs.E4M3FNUZ.bits, fs.E4M3FNUZ.precision, fs.E4M3FNUZ.max
+(8, 4, 240.0)
+"""
 E5M2FNUZ = _named(FloatFormat("E5M2FNUZ", 5, 2, Specials.FNUZ), "#a3507f", "float8_e5m2fnuz")
+"""The E5M2 of AMD's CDNA 3: no infinity, no -0, and one NaN, with the code of -0.
+
+>>> import floatsim as fs
+>>> fs.E5M2FNUZ.bits, fs.E5M2FNUZ.precision, fs.E5M2FNUZ.max
+(8, 3, 57344.0)
+"""
 E4M3B11FNUZ = _named(FloatFormat("E4M3B11FNUZ", 4, 3, Specials.FNUZ, 11), "#ee9a55", "float8_e4m3b11fnuz")
+"""An E4M3 with the bias 11: no infinity, no -0, and one NaN, with the code of -0.
+
+>>> import floatsim as fs
+>>> fs.E4M3B11FNUZ.bits, fs.E4M3B11FNUZ.precision, fs.E4M3B11FNUZ.max
+(8, 4, 30.0)
+"""
 E4M3IEEE = _named(FloatFormat("E4M3IEEE", 4, 3), "#8f3f00", "float8_e4m3")
+"""An E4M3 with the infinities and NaNs of IEEE 754: the largest number is 240.
+
+>>> import floatsim as fs
+>>> fs.E4M3IEEE.bits, fs.E4M3IEEE.precision, fs.E4M3IEEE.max
+(8, 4, 240.0)
+"""
 E3M4 = _named(FloatFormat("E3M4", 3, 4), "#6b2f00", "float8_e3m4")
+"""An 8-bit format with 3 exponent bits, with infinities and NaNs as in IEEE 754.
+
+>>> import floatsim as fs
+>>> fs.E3M4.bits, fs.E3M4.precision, fs.E3M4.max
+(8, 5, 15.5)
+"""
 E3M2 = _named(FloatFormat("E3M2", 3, 2, Specials.FINITE), "#e69f00", "float6_e3m2fn", "e3m2fn fp6_e3m2 mx_e3m2")
+"""The FP6 of OCP MX with 3 exponent bits: every code is a finite number.
+
+>>> import floatsim as fs
+>>> fs.E3M2.bits, fs.E3M2.precision, fs.E3M2.max
+(6, 3, 28.0)
+"""
 E2M3 = _named(FloatFormat("E2M3", 2, 3, Specials.FINITE), "#b87f00", "float6_e2m3fn", "e2m3fn fp6_e2m3 mx_e2m3")
+"""The FP6 of OCP MX with 2 exponent bits: every code is a finite number.
+
+>>> import floatsim as fs
+>>> fs.E2M3.bits, fs.E2M3.precision, fs.E2M3.max
+(6, 4, 7.5)
+"""
 E2M1 = _named(FloatFormat("E2M1", 2, 1, Specials.FINITE), "#8a7a00", "float4_e2m1fn", "e2m1fn fp4 fp4_e2m1 mx_e2m1")
+"""The FP4 of OCP MX: every code is a finite number.
+
+>>> import floatsim as fs
+>>> fs.E2M1.bits, fs.E2M1.precision, fs.E2M1.max
+(4, 2, 6.0)
+"""
 E8M0 = _named(FloatFormat("E8M0", 8, 0, Specials.SCALE), "#999999", "float8_e8m0fnu", "e8m0fnu ue8m0 mx_e8m0")
+"""The scales of OCP MX: powers of two from 2**-127 to 2**127, and one NaN; no sign and no zero.
+
+>>> import floatsim as fs
+>>> fs.decode([0, 127, 254], "e8m0").tolist()
+[5.877471754111438e-39, 1.0, 1.7014118346046923e+38]
+"""
 
 _FP8 = "FP8 is E4M3 or E5M2 (on AMD's CDNA 3 E4M3FNUZ or E5M2FNUZ)"
 _FP6 = "FP6 is E3M2 or E2M3"
@@ -558,7 +668,12 @@ _LOOKUP: dict[str, FloatFormat] = {
 
 
 FORMATS: Mapping[str, FloatFormat] = MappingProxyType({fmt.name.lower(): fmt for fmt in _NAMED})
-"""The named formats by their names, as `as_format` takes them."""
+"""The named formats by their names, as `as_format` takes them.
+
+>>> import floatsim as fs
+>>> fs.FORMATS["e4m3"] is fs.E4M3, len(fs.FORMATS)
+(True, 16)
+"""
 
 
 def named_formats() -> tuple[FloatFormat, ...]:

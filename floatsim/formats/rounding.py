@@ -22,15 +22,40 @@ __all__ = [
 ]  # fmt: skip
 
 INVALID = 16
-"""No usefully definable result: 0/0, inf - inf, a signalling NaN (IEEE 754-2019, 7.2)."""
+"""No usefully definable result: 0/0, inf - inf, a signalling NaN (IEEE 754-2019, 7.2).
+
+>>> import floatsim as fs
+>>> int(fs.divide(0.0, 0.0, format="fp16", return_flags=True)[1]) == fs.INVALID
+True
+"""
 DIVIDE_BY_ZERO = 8
-"""An exact infinity from finite operands: 1/0, logb(0) (7.3)."""
+"""An exact infinity from finite operands: 1/0, logb(0) (7.3).
+
+>>> import floatsim as fs
+>>> int(fs.divide(1.0, 0.0, format="fp16", return_flags=True)[1]) == fs.DIVIDE_BY_ZERO
+True
+"""
 OVERFLOW = 4
-"""The rounded result is beyond the largest finite number (7.4)."""
+"""The rounded result is beyond the largest finite number (7.4).
+
+>>> import floatsim as fs
+>>> int(fs.encode(1e6, "fp16", return_flags=True)[1]) == fs.OVERFLOW | fs.INEXACT
+True
+"""
 UNDERFLOW = 2
-"""The result is tiny and inexact (7.5)."""
+"""The result is tiny and inexact (7.5).
+
+>>> import floatsim as fs
+>>> int(fs.encode(1e-9, "fp16", return_flags=True)[1]) == fs.UNDERFLOW | fs.INEXACT
+True
+"""
 INEXACT = 1
-"""The result differs from the exact one (7.6)."""
+"""The result differs from the exact one (7.6).
+
+>>> import floatsim as fs
+>>> int(fs.encode(0.1, "fp16", return_flags=True)[1]) == fs.INEXACT
+True
+"""
 FLAGS = INVALID | DIVIDE_BY_ZERO | OVERFLOW | UNDERFLOW | INEXACT
 
 # Three more events share the byte with the flags inside floatsim, for `record`. They are no IEEE exceptions.
@@ -49,7 +74,16 @@ EVENT_BITS = {
 
 
 class Rounding(NamedEnum):
-    """Rounding modes. Functions also accept their names, such as "toward_zero", or "RTZ"."""
+    """Rounding modes. Functions also accept their names, such as "toward_zero", or "RTZ".
+
+    >>> import floatsim as fs
+    >>> for mode in "ties_to_even", "toward_zero", fs.Rounding.TOWARD_POSITIVE, "RTN":
+    ...     print(fs.quantize(0.1, "e4m3", rounding=mode))
+    0.1015625
+    0.09375
+    0.1015625
+    0.09375
+    """
 
     TIES_TO_EVEN = 0
     """To the nearest; a tie goes to the neighbour with an even significand (IEEE's default; RNE)."""
@@ -68,7 +102,15 @@ class Rounding(NamedEnum):
 
 
 class Overflow(NamedEnum):
-    """Overflow policies: the result if the rounded magnitude is beyond the largest finite number."""
+    """Overflow policies: the result if the rounded magnitude is beyond the largest finite number.
+
+    >>> import floatsim as fs
+    >>> for policy in fs.Overflow:
+    ...     print(policy.name, fs.quantize([1e6, float("inf")], "e5m2", overflow=policy))
+    INFINITY [inf inf]
+    SATURATE_FINITE [57344. 57344.]
+    SATURATE_PROPAGATE [57344.    inf]
+    """
 
     INFINITY = 0
     """As IEEE 754: infinity or the largest finite number, by rounding mode; NaN in formats without infinity."""
@@ -79,7 +121,16 @@ class Overflow(NamedEnum):
 
 
 class Tininess(NamedEnum):
-    """The rules for when a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming."""
+    """The rules for when a non-zero result counts as tiny (IEEE 754-2019, 7.5); both rules are conforming.
+
+    >>> import floatsim as fs
+    >>> x = fs.FP16.smallest_normal * (1 - 2**-12)  # rounds up to the smallest normal number
+    >>> for rule in fs.Tininess:
+    ...     _, flags = fs.encode(x, "fp16", tininess=rule, return_flags=True)
+    ...     print(rule.name, bool(flags & fs.UNDERFLOW))
+    AFTER False
+    BEFORE True
+    """
 
     AFTER = 0
     """The result rounded to p bits with unbounded exponent is below 2**emin (x86, RISC-V, NVIDIA)."""
@@ -88,18 +139,33 @@ class Tininess(NamedEnum):
 
 
 class FloatClass(enum.IntEnum):
-    """The ten classes of IEEE 754-2019, 5.7.2."""
+    """The ten classes of IEEE 754-2019, 5.7.2.
+
+    >>> import floatsim as fs
+    >>> fs.FloatClass(int(fs.classify(fs.array(-0.0, "fp16")))).name
+    'NEGATIVE_ZERO'
+    """
 
     SIGNALING_NAN = 0
+    """A signalling NaN."""
     QUIET_NAN = 1
+    """A quiet NaN."""
     NEGATIVE_INFINITY = 2
+    """-infinity."""
     NEGATIVE_NORMAL = 3
+    """A negative normal number."""
     NEGATIVE_SUBNORMAL = 4
+    """A negative subnormal number."""
     NEGATIVE_ZERO = 5
+    """-0."""
     POSITIVE_ZERO = 6
+    """+0."""
     POSITIVE_SUBNORMAL = 7
+    """A positive subnormal number."""
     POSITIVE_NORMAL = 8
+    """A positive normal number."""
     POSITIVE_INFINITY = 9
+    """+infinity."""
 
 
 RoundingName: TypeAlias = Literal[
@@ -172,7 +238,12 @@ def as_member(kind: type[E], x: Any, argument: str) -> E:
 @hashed_once
 @dataclass(frozen=True)
 class RoundingAttributes:
-    """The attributes of one rounding besides its format (IEEE 754-2019, clause 4)."""
+    """The attributes of one rounding besides its format (IEEE 754-2019, clause 4).
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.RoundingAttributes().rounding.name, reference.RoundingAttributes().daz
+    ('TIES_TO_EVEN', False)
+    """
 
     rounding: Rounding = Rounding.TIES_TO_EVEN
     overflow: Overflow = Overflow.INFINITY

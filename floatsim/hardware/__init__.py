@@ -62,6 +62,12 @@ def info() -> Info:
     ------
     UnavailableError
         Without a GPU, or without both CuPy and a driver. The message names the missing part, and how to install it.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> if fs.hardware.is_available():
+    ...     assert fs.hardware.info().instructions
     """
     report: Info = importlib.import_module("floatsim.hardware.device_info").info()
     return report

@@ -364,6 +364,16 @@ def compare_dots(unit: Unit, inputs: Inputs, d: Codes, source: str, first: int =
     ------
     ValueError
         If `d` has not one result for each dot product.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> from floatsim.testing.vectors.dot_inputs import input_set
+    >>> from floatsim.testing.vectors.dot_unit import named_unit
+    >>> unit = named_unit("volta", None, fs.FP16, fs.FP16)
+    >>> inputs = input_set(unit, rows=20)
+    >>> fs.hardware.compare_dots(unit, inputs, unit.dots(*inputs), "the emulator itself").equal
+    True
     """
     if d.shape != inputs.c.shape:
         raise ValueError(f"d has the shape {d.shape}; the inputs are {len(inputs.c)} dot products")

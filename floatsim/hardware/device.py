@@ -53,6 +53,12 @@ class Device:
     ------
     UnavailableError
         Without a GPU, or without both CuPy and a driver. It is a RuntimeError whose message names the missing part.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> if fs.hardware.is_available():
+    ...     assert fs.hardware.Device(0).identity.name
     """
 
     def __init__(self, number: int = 0, cuda: Any = None) -> None:

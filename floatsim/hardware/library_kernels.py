@@ -52,6 +52,14 @@ def kernels(function: Callable[..., Any], *tensors: Any) -> Launches:
         region, = fs.library_sum(
             "torch.matmul", "float16", (64, 64, 300), device="h200", kernel=found.names, grid=found.grid
         )
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.hardware.kernels("torch.matmul")
+    Traceback (most recent call last):
+        ...
+    TypeError: function must be callable, such as torch.matmul, not 'torch.matmul'
     """
     if not callable(function):
         raise TypeError(f"function must be callable, such as torch.matmul, not {function!r}")

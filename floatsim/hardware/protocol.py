@@ -45,7 +45,13 @@ class DeviceIdentity:
 
 
 class Dots(Protocol):
-    """A device that computes dot products by single instructions: a GPU, or an emulated device."""
+    """A device that computes dot products by single instructions: a GPU, or an emulated device.
+
+    >>> import floatsim as fs
+    >>> device: fs.hardware.Dots = fs.hardware.Cpu()
+    >>> isinstance(device.identity, fs.hardware.DeviceIdentity)
+    True
+    """
 
     @property
     def identity(self) -> DeviceIdentity:

@@ -78,6 +78,13 @@ class Rate:
         The name of the data sheet.
     error : str
         The type and the message of the error, if the measurement could not run.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> rate = fs.hardware.Rate("bf16", "mma", (fs.BF16, fs.BF16), fs.FP32, 10**12, (2.0, 2.5))
+    >>> rate.tflops
+    444.44444444444446
     """
 
     what: str

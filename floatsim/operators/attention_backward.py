@@ -25,6 +25,14 @@ class AttentionGradients(NamedTuple):
     ----------
     query, key, value : FloatArray or ndarray
         The gradients by the operands of `attention`.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> one = fs.array([[1.0], [0.0]], "fp16")
+    >>> found = fs.operators.attention_backward(one, one, one, one)
+    >>> found._fields, found.value.shape
+    (('query', 'key', 'value'), (2, 1))
     """
 
     query: Any

@@ -121,6 +121,14 @@ class LSTMState(NamedTuple):
     ----------
     hidden, cell : FloatArray or ndarray
         The next hidden state, which is the output, and the next cell state.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> one, weight = fs.array([[1.0]], "bf16"), fs.array(np.full((4, 1), 0.5), "bf16")
+    >>> state = fs.operators.lstm_cell(one, one, one, weight, weight)
+    >>> state.hidden, state.cell
+    (FloatArray([[0.6289]], BF16), FloatArray([[1.289]], BF16))
     """
 
     hidden: Any

@@ -22,6 +22,14 @@ class CellGradients(NamedTuple):
     ----------
     x, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh : FloatArray or ndarray
         The gradients by the operands. `cell` is None but for `lstm_cell_backward`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> one, weight = fs.array([[1.0]], "bf16"), fs.array(np.full((4, 1), 0.5), "bf16")
+    >>> found = fs.operators.lstm_cell_backward(one, None, one, one, one, weight, weight)
+    >>> found.cell, found.weight_ih.shape
+    (FloatArray([[0.1406]], BF16), (4, 1))
     """
 
     x: Any

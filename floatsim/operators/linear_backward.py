@@ -20,6 +20,14 @@ class LinearGradients(NamedTuple):
     ----------
     x, weight, bias : FloatArray or ndarray
         The gradients by the operands.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, w = fs.array([[1.0, 2.0]], "fp32"), fs.array([[3.0, 4.0]], "fp32")
+    >>> found = fs.operators.linear_backward(fs.array([[1.0]], "fp32"), x, w)
+    >>> found.x.tolist(), found.weight.tolist(), found.bias.tolist()
+    ([[3.0, 4.0]], [[1.0, 2.0]], [1.0])
     """
 
     x: Any
@@ -80,6 +88,13 @@ class ResidualGradients(NamedTuple):
     ----------
     x, residual : FloatArray or ndarray
         The gradients by the operands of `residual_add`.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> found = fs.operators.residual_add_backward(fs.array(np.ones((3, 2)), "fp16"), residual_shape=(2,))
+    >>> found.x.shape, found.residual
+    ((3, 2), FloatArray([3.0, 3.0], FP16))
     """
 
     x: Any

@@ -249,6 +249,14 @@ class BatchNorm(NamedTuple):
         The normalized batch.
     running_mean, running_var : FloatArray or ndarray
         The running statistics, updated if `training` is True.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, mean, var = fs.array([[1.0], [3.0]], "fp32"), fs.array([0.0], "fp32"), fs.array([1.0], "fp32")
+    >>> result = fs.operators.batch_norm(x, mean, var, training=True)
+    >>> result.output.shape, result.running_mean
+    ((2, 1), FloatArray([0.200000003], FP32))
     """
 
     output: Any

@@ -29,6 +29,14 @@ class NormGradients(NamedTuple):
     ----------
     x, weight, bias : FloatArray or ndarray
         The gradients by the operands. `bias` is None for `rms_norm_backward`.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, gradient = fs.array([[1.0, 2.0]], "bf16"), fs.array([[1.0, 0.0]], "bf16")
+    >>> found = fs.operators.rms_norm_backward(gradient, x)
+    >>> found.x, found.bias
+    (FloatArray([[0.5078, -0.2539]], BF16), None)
     """
 
     x: Any

@@ -347,7 +347,7 @@ _NAMED = (
         source="PyTorch 2.11.0 with CUDA 13.0, aten/src/ATen/native/cuda/SoftMax.cu, PersistentSoftmax.cuh, "
         "layer_norm_kernel.cu, Loss.cu and ActivationGeluKernel.cu: FP32 inside, with CUDA's functions. The orders of "
         "sums follow from the shape: `floatsim.accumulation.gpu_reductions`",
-        evidence="Compared with an NVIDIA H200: docs/gpu-reductions.md has the table.",
+        evidence="Compared with an NVIDIA H200: `floatsim docs gpu-reductions` has the table.",
     ),
     Recipe(
         "transformers",
@@ -465,7 +465,12 @@ _NAMED = (
 )
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in (*_NAMED, FLOAT64)})
-"""The named recipes."""
+"""The named recipes.
+
+>>> import floatsim as fs
+>>> fs.operators.RECIPES["fp32-inside"].name, len(fs.operators.RECIPES) > 5
+('fp32-inside', True)
+"""
 
 
 def as_recipe(recipe: RecipeLike) -> Recipe:

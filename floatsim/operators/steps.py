@@ -279,7 +279,12 @@ OPERATORS: dict[str, OperatorSteps] = {
         f"complement scaled input_gradient hidden_gradient total_hidden_gradient {_WEIGHTS}",
     ),
 }
-"""The operators by name."""
+"""The operators by name.
+
+>>> import floatsim as fs
+>>> fs.operators.OPERATORS["softmax"].operands
+frozenset({'input'})
+"""
 
 
 def operator_steps(name: str) -> OperatorSteps:

@@ -46,13 +46,28 @@ __all__ = [
 ]
 
 COLOURS: dict[FloatFormat, str] = {fmt: fmt.colour for fmt in named_formats()}
-"""The colour of each named format."""
+"""The colour of each named format.
+
+>>> import floatsim as fs
+>>> fs.plot.COLOURS[fs.BF16]
+'#009e73'
+"""
 
 LOST_COLOUR = "#1a1a1a"
-"""Values and bits lost in a rounding, on a light background."""
+"""Values and bits lost in a rounding, on a light background.
+
+>>> import floatsim as fs
+>>> fs.plot.LOST_COLOUR
+'#1a1a1a'
+"""
 
 DEFAULT_FORMATS = ("FP32", "FP16", "BF16", "E4M3", "E5M2")
-"""The formats that a picture shows by default."""
+"""The formats that a picture shows by default.
+
+>>> import floatsim as fs
+>>> fs.plot.DEFAULT_FORMATS
+('FP32', 'FP16', 'BF16', 'E4M3', 'E5M2')
+"""
 
 INK, PALE = "#222222", "#f1f1f1"
 """Text and lines; areas without data: both on a light background."""

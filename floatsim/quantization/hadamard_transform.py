@@ -20,7 +20,12 @@ from floatsim.quantization.scales import number
 __all__ = ["NVFP4_SIGNS", "hadamard"]
 
 NVFP4_SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
-"""The signs of TransformerEngine's random Hadamard transform of 16 elements."""
+"""The signs of TransformerEngine's random Hadamard transform of 16 elements.
+
+>>> import floatsim as fs
+>>> len(fs.quantization.NVFP4_SIGNS), sum(fs.quantization.NVFP4_SIGNS)
+(16, -4)
+"""
 
 _LARGEST_BLOCK = 1 << 16
 

@@ -83,17 +83,119 @@ class IntegerFormat:
         return f"IntegerFormat {self.name} ({self.min} to {self.max}{fraction})"
 
 
-INT2, INT3, INT4, INT5, INT6, INT7, INT8 = (
-    IntegerFormat(f"INT{bits}", -(1 << bits - 1), (1 << bits - 1) - 1) for bits in range(2, 9)
-)
-UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8 = (
-    IntegerFormat(f"UINT{bits}", 0, (1 << bits) - 1) for bits in range(2, 9)
-)
+INT2 = IntegerFormat("INT2", -2, 1)
+"""Signed integers of 2 bits: -2 to 1.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT2.min, fs.quantization.INT2.max
+(-2, 1)
+"""
+INT3 = IntegerFormat("INT3", -4, 3)
+"""Signed integers of 3 bits: -4 to 3.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT3.min, fs.quantization.INT3.max
+(-4, 3)
+"""
+INT4 = IntegerFormat("INT4", -8, 7)
+"""Signed integers of 4 bits: -8 to 7.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT4.min, fs.quantization.INT4.max
+(-8, 7)
+"""
+INT5 = IntegerFormat("INT5", -16, 15)
+"""Signed integers of 5 bits: -16 to 15.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT5.min, fs.quantization.INT5.max
+(-16, 15)
+"""
+INT6 = IntegerFormat("INT6", -32, 31)
+"""Signed integers of 6 bits: -32 to 31.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT6.min, fs.quantization.INT6.max
+(-32, 31)
+"""
+INT7 = IntegerFormat("INT7", -64, 63)
+"""Signed integers of 7 bits: -64 to 63.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT7.min, fs.quantization.INT7.max
+(-64, 63)
+"""
+INT8 = IntegerFormat("INT8", -128, 127)
+"""Signed integers of 8 bits: -128 to 127.
+
+>>> import floatsim as fs
+>>> fs.quantization.INT8.min, fs.quantization.INT8.max
+(-128, 127)
+"""
+UINT2 = IntegerFormat("UINT2", 0, 3)
+"""Unsigned integers of 2 bits: 0 to 3.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT2.min, fs.quantization.UINT2.max
+(0, 3)
+"""
+UINT3 = IntegerFormat("UINT3", 0, 7)
+"""Unsigned integers of 3 bits: 0 to 7.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT3.min, fs.quantization.UINT3.max
+(0, 7)
+"""
+UINT4 = IntegerFormat("UINT4", 0, 15)
+"""Unsigned integers of 4 bits: 0 to 15.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT4.min, fs.quantization.UINT4.max
+(0, 15)
+"""
+UINT5 = IntegerFormat("UINT5", 0, 31)
+"""Unsigned integers of 5 bits: 0 to 31.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT5.min, fs.quantization.UINT5.max
+(0, 31)
+"""
+UINT6 = IntegerFormat("UINT6", 0, 63)
+"""Unsigned integers of 6 bits: 0 to 63.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT6.min, fs.quantization.UINT6.max
+(0, 63)
+"""
+UINT7 = IntegerFormat("UINT7", 0, 127)
+"""Unsigned integers of 7 bits: 0 to 127.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT7.min, fs.quantization.UINT7.max
+(0, 127)
+"""
+UINT8 = IntegerFormat("UINT8", 0, 255)
+"""Unsigned integers of 8 bits: 0 to 255.
+
+>>> import floatsim as fs
+>>> fs.quantization.UINT8.min, fs.quantization.UINT8.max
+(0, 255)
+"""
 TERNARY = IntegerFormat("TERNARY", -1, 1)
-"""-1, 0 and 1."""
+"""-1, 0 and 1.
+
+>>> import floatsim as fs
+>>> fs.quantization.TERNARY
+IntegerFormat TERNARY (-1 to 1)
+"""
 
 MXINT8 = IntegerFormat("MXINT8", -128, 127, 6)
-"""The INT8 of OCP MX 1.0: two's complement with the implied scale 2**-6, -2 to 127/64."""
+"""The INT8 of OCP MX 1.0: two's complement with the implied scale 2**-6, -2 to 127/64.
+
+>>> import floatsim as fs
+>>> fs.quantization.MXINT8, fs.quantization.MXINT8.largest
+(IntegerFormat MXINT8 (-128 to 127, times 2**-6), 1.984375)
+"""
 
 INTEGER_FORMATS = (
     INT2, INT3, INT4, INT5, INT6, INT7, INT8, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7, UINT8, TERNARY, MXINT8,

@@ -79,6 +79,7 @@ class LookupFormat:
 
     @property
     def code_dtype(self) -> np.dtype[np.uint8]:
+        """The dtype of the codes: uint8."""
         return np.dtype(np.uint8)
 
     @property
@@ -110,7 +111,12 @@ NF4 = LookupFormat("NF4", (
     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 ))  # fmt: skip
-"""NormalFloat: 16 quantiles of the normal distribution (Dettmers et al., QLoRA, 2023), the numbers of bitsandbytes."""
+"""NormalFloat: 16 quantiles of the normal distribution (Dettmers et al., QLoRA, 2023), the numbers of bitsandbytes.
+
+>>> import floatsim as fs
+>>> fs.quantization.NF4.values[:3]
+(-1.0, -0.6961928009986877, -0.5250730514526367)
+"""
 
 _FP4 = tuple(float(np.float32(x)) for x in (0, 0.0052083333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25))
 _FP4_ORDER = (0, 1, 6, 7, 4, 5, 2, 3)  # the codes of the magnitudes, ascending
@@ -135,10 +141,19 @@ BNB_FP4 = LookupFormat(
 It is not E2M1, whose numbers divided by 6 have 1/12 in the place of 1/192. The thresholds of the magnitudes are the
 decimals of bitsandbytes' `dQuantizeFP4`. A magnitude at a threshold is assigned to the smaller one. A negative value
 that becomes zero is assigned to code 8.
+
+>>> import floatsim as fs
+>>> fs.quantization.BNB_FP4
+LookupFormat BNB_FP4 (16 numbers)
 """
 
 BINARY = LookupFormat("BINARY", (-1.0, 1.0), thresholds=(_below(0.0),))
-"""-1 and 1: the sign of a value. Zero is assigned to 1 (Courbariaux et al., BinaryNet, 2016)."""
+"""-1 and 1: the sign of a value. Zero is assigned to 1 (Courbariaux et al., BinaryNet, 2016).
+
+>>> import floatsim as fs
+>>> fs.quantization.BINARY.values
+(-1.0, 1.0)
+"""
 
 
 def _linspace(n: int) -> NDArray[np.float32]:
@@ -167,8 +182,18 @@ def _dynamic_map(signed: bool) -> tuple[float, ...]:
 
 
 DYNAMIC8 = LookupFormat("DYNAMIC8", _dynamic_map(True))
-"""The signed dynamic map of bitsandbytes with 8 bits (Dettmers et al., 8-bit Optimizers, 2022)."""
+"""The signed dynamic map of bitsandbytes with 8 bits (Dettmers et al., 8-bit Optimizers, 2022).
+
+>>> import floatsim as fs
+>>> min(fs.quantization.DYNAMIC8.values), max(fs.quantization.DYNAMIC8.values)
+(-0.992968738079071, 1.0)
+"""
 DYNAMIC8_UNSIGNED = LookupFormat("DYNAMIC8_UNSIGNED", _dynamic_map(False))
-"""The dynamic map for numbers that are not negative."""
+"""The dynamic map for numbers that are not negative.
+
+>>> import floatsim as fs
+>>> min(fs.quantization.DYNAMIC8_UNSIGNED.values), max(fs.quantization.DYNAMIC8_UNSIGNED.values)
+(0.0, 1.0)
+"""
 
 LOOKUP_FORMATS = (NF4, BNB_FP4, BINARY, DYNAMIC8, DYNAMIC8_UNSIGNED)

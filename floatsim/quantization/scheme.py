@@ -262,7 +262,12 @@ SCHEMES: dict[str, Scheme] = {
     "llm_int8": Scheme(INT8, (1, None), FP32, "absmax", "multiplier"),
     "gptq": Scheme(UINT4, (1, 128), FP32, "full_range"),
 }
-"""Named schemes. The page "Quantization" of the documentation names their sources."""
+"""Named schemes. The page "Quantization" of the documentation names their sources.
+
+>>> import floatsim as fs
+>>> fs.quantization.SCHEMES["nvfp4"].format.name, len(fs.quantization.SCHEMES) > 10
+('E2M1', True)
+"""
 
 SchemeLike: TypeAlias = "Scheme | ElementFormatLike"
 

@@ -55,11 +55,28 @@ def _mix64(z: int) -> int:
 
 
 GOLDEN = 0x9E3779B97F4A7C15
+"""The increment of SplitMix64: 2**64 divided by the golden ratio, as an odd integer.
+
+>>> from floatsim import E4M3, reference
+>>> hex(reference.GOLDEN)
+'0x9e3779b97f4a7c15'
+"""
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""The two factors of the output function of SplitMix64.
+
+>>> from floatsim import E4M3, reference
+>>> [hex(factor) for factor in reference.MIX]
+['0xbf58476d1ce4e5b9', '0x94d049bb133111eb']
+"""
 
 
 def split_seed(seed: int, n: int) -> int:
-    """Return the n-th output of SplitMix64 with this seed."""
+    """Return the n-th output of SplitMix64 with this seed.
+
+    >>> from floatsim import reference
+    >>> hex(reference.split_seed(0, 1))
+    '0xe220a8397b1dcdaf'
+    """
     return _mix64(seed + n * GOLDEN & _M64)
 
 
@@ -78,13 +95,24 @@ def split_seeds(seeds: NDArray[np.uint64], n: NDArray[np.int64] | int) -> NDArra
 
 
 def draw_key(seed: int, site: int, block: int) -> int:
-    """Return the 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32."""
+    """Return the 64-bit key of 2**32 consecutive elements: SplitMix64's mixer over seed, site and index >> 32.
+
+    >>> from floatsim import reference
+    >>> hex(reference.draw_key(seed=1, site=0, block=0))
+    '0xa385ef24fa6a992'
+    """
     key = split_seed(seed, 1)
     return split_seed(split_seed(key, site), block)
 
 
 def draw_word(key: int, index: int) -> int:
-    """Return 32 bits for one element: Wellons' triple32 hash of the index, with the key added before two rounds."""
+    """Return 32 bits for one element: Wellons' triple32 hash of the index, with the key added before two rounds.
+
+    >>> from floatsim import reference
+    >>> key = reference.draw_key(1, 0, 0)
+    >>> [reference.draw_word(key, i) >> 24 for i in range(4)]
+    [51, 154, 150, 68]
+    """
     x = (index + (key & _M32)) & _M32
     x = (x ^ x >> 17) * 0xED5AD4BB & _M32
     x = ((x ^ x >> 11) + (key >> 32)) * 0xAC4C1B51 & _M32

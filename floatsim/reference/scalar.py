@@ -55,6 +55,13 @@ __all__ = [
 ]  # fmt: skip
 
 Result = tuple[int, int]
+"""The code of a result, and its flags.
+
+>>> from floatsim import E4M3, reference
+>>> result: reference.Result = reference.sqrt(reference.from_text('4'), E4M3, reference.RoundingAttributes())
+>>> result
+(64, 0)
+"""
 
 # At least 53 + 64 + 1: the precision of every format, all random bits of a stochastic rounding, and a guard bit.
 _WORKING_BITS = 128
@@ -62,12 +69,21 @@ _TOO_FEW_BITS = "an inexact operand has too few working bits for this rounding"
 
 
 class Kind(enum.Enum):
-    """The kind of an unpacked number."""
+    """The kind of an unpacked number.
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.decode(0x7F, E4M3).kind.name
+    'QUIET_NAN'
+    """
 
     FINITE = "finite"
+    """A finite number, zeros included."""
     INFINITE = "infinite"
+    """An infinity."""
     QUIET_NAN = "NaN"
+    """A quiet NaN."""
     SIGNALING_NAN = "signalling NaN"
+    """A signalling NaN."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,11 @@ class Number:
     """An unpacked value: (-1)**sign * significand * 2**exponent, an infinity, or a NaN.
 
     With `sticky`, the magnitude lies strictly between `significand` and `significand + 1` (times 2**exponent).
+
+    >>> from floatsim import E4M3, reference
+    >>> x = reference.decode(0x3C, E4M3)
+    >>> x.significand, x.exponent, x.fraction
+    (12, -3, Fraction(3, 2))
     """
 
     kind: Kind
@@ -85,14 +106,17 @@ class Number:
 
     @property
     def is_nan(self) -> bool:
+        """Whether it is a NaN, quiet or signalling."""
         return self.kind in (Kind.QUIET_NAN, Kind.SIGNALING_NAN)
 
     @property
     def is_infinite(self) -> bool:
+        """Whether it is an infinity."""
         return self.kind is Kind.INFINITE
 
     @property
     def is_zero(self) -> bool:
+        """Whether it is +0 or -0."""
         return self.kind is Kind.FINITE and self.significand == 0 and not self.sticky
 
     @property
@@ -106,6 +130,12 @@ class Number:
 
 
 NAN = Number(Kind.QUIET_NAN, 0)
+"""A quiet NaN with the sign bit 0.
+
+>>> from floatsim import E4M3, reference
+>>> reference.NAN.is_nan, reference.NAN.is_infinite
+(True, False)
+"""
 
 
 def _infinity(sign: int) -> Number:
@@ -120,7 +150,12 @@ def _zero(sign: int) -> Number:
 
 
 def decode(code: int, format: FloatFormat, daz: bool = False) -> Number:
-    """Unpack a code (IEEE 754-2019, 3.4). With `daz`, subnormals are read as zeros of their sign."""
+    """Unpack a code (IEEE 754-2019, 3.4). With `daz`, subnormals are read as zeros of their sign.
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.decode(0x3C, E4M3).fraction, reference.decode(0x7F, E4M3).kind.name
+    (Fraction(3, 2), 'QUIET_NAN')
+    """
     sign = 1 if code & format.sign_mask else 0
     magnitude = code & format.magnitude_mask
     if not format.has_zero:
@@ -139,7 +174,13 @@ def decode(code: int, format: FloatFormat, daz: bool = False) -> Number:
 
 
 def from_fraction(value: Fraction | int, sign_of_zero: int = 0) -> Number:
-    """Return the largest number of `_WORKING_BITS` bits not above `value` in magnitude, sticky if it is not exact."""
+    """Return the largest number of `_WORKING_BITS` bits not above `value` in magnitude, sticky if it is not exact.
+
+    >>> from fractions import Fraction
+    >>> from floatsim import reference
+    >>> reference.from_fraction(Fraction(3, 4)).fraction, reference.from_fraction(Fraction(1, 3)).sticky
+    (Fraction(3, 4), True)
+    """
     value = Fraction(value)
     if value == 0:
         return _zero(sign_of_zero)
@@ -220,7 +261,13 @@ def from_text(text: str) -> Number:
 
 
 def nan_result(format: FloatFormat, *operands: Number) -> Result:
-    """Return the canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID."""
+    """Return the canonical NaN; INVALID if an operand is signalling. Formats without NaN: +max with INVALID.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.nan_result(E4M3, reference.NAN)
+    >>> hex(code), flags
+    ('0x7f', 0)
+    """
     events = INVALID if any(x.kind is Kind.SIGNALING_NAN for x in operands) else 0
     if format.canonical_nan is None:
         return format.max_code, INVALID
@@ -232,7 +279,12 @@ def _invalid(format: FloatFormat) -> Result:
 
 
 def infinite_result(sign: int, format: FloatFormat) -> int:
-    """Return the code of an exact infinity: infinity if the format has it, else NaN, else the largest number."""
+    """Return the code of an exact infinity: infinity if the format has it, else NaN, else the largest number.
+
+    >>> from floatsim import E4M3, E5M2, reference
+    >>> hex(reference.infinite_result(1, E5M2)), hex(reference.infinite_result(1, E4M3))
+    ('0xfc', '0x7f')
+    """
     if sign and format.is_scale and format.canonical_nan is not None:
         return format.canonical_nan
     signed = sign * format.sign_mask
@@ -260,7 +312,12 @@ def overflows_to_infinity(sign: int, attributes: RoundingAttributes) -> bool:
 
 
 def below_zero(format: FloatFormat, attributes: RoundingAttributes) -> Result:
-    """Return what a negative number becomes in an unsigned format: zero, its least number, or NaN."""
+    """Return what a negative number becomes in an unsigned format: zero, its least number, or NaN.
+
+    >>> from floatsim import E8M0, reference
+    >>> reference.below_zero(E8M0, reference.RoundingAttributes())
+    (255, 16)
+    """
     if overflows_to_infinity(1, attributes):
         return _invalid(format)
     return 0, OVERFLOW | INEXACT
@@ -293,7 +350,12 @@ def _rounds_up(x: Number, kept: int, shift: int, attributes: RoundingAttributes,
 
 
 def round_significand(x: Number, lowest: int, attributes: RoundingAttributes, random: int) -> tuple[int, bool]:
-    """Return x in units of 2**lowest, rounded to an integer, and whether that was inexact."""
+    """Return x in units of 2**lowest, rounded to an integer, and whether that was inexact.
+
+    >>> from floatsim import reference
+    >>> reference.round_significand(reference.from_text("2.75"), 0, reference.RoundingAttributes(), random=0)
+    (3, True)
+    """
     shift = lowest - x.exponent
     if shift <= 0:
         if x.sticky:
@@ -309,6 +371,11 @@ def round_pack(x: Number, format: FloatFormat, attributes: RoundingAttributes, r
 
     The function rounds to precision p, with the exponent unbounded above and the quantum of the subnormals below. Then
     it tests overflow. Then it sets the flags.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.round_pack(reference.from_text("1/3"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(11, 32), 1)
     """
     signed = x.sign * format.sign_mask
     zero = signed if format.has_signed_zero else 0
@@ -355,6 +422,11 @@ def convert(x: Number, format: FloatFormat, attributes: RoundingAttributes, rand
     """Return x converted to `format` (convertFormat, 5.4.2).
 
     SATURATE_FINITE clamps infinities. No other operation does so.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.convert(reference.from_text("0.1"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(13, 128), 1)
     """
     if x.is_nan:
         return nan_result(format, x)
@@ -395,7 +467,14 @@ def _absorbed(code: int, format: FloatFormat, whole: Number, part: Number) -> in
 
 
 def add(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a + b (5.4.1). ABSORBED if one operand, not zero, leaves the other one unchanged."""
+    """Return a + b (5.4.1). ABSORBED if one operand, not zero, leaves the other one unchanged.
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("16"), reference.from_text("0.25")
+    >>> code, flags = reference.add(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(16, 1), 129)
+    """
     if a.is_nan or b.is_nan:
         return nan_result(format, a, b)
     if a.is_infinite or b.is_infinite:
@@ -407,7 +486,14 @@ def add(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttribute
 
 
 def subtract(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a - b (5.4.1)."""
+    """Return a - b (5.4.1).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("1.125"), reference.from_text("1")
+    >>> code, flags = reference.subtract(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(1, 8), 0)
+    """
     return add(a, -b, format, attributes, random)
 
 
@@ -416,7 +502,14 @@ def _exact_product(a: Number, b: Number) -> Number:
 
 
 def multiply(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a * b (5.4.1)."""
+    """Return a * b (5.4.1).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("1.125"), reference.from_text("1.125")
+    >>> code, flags = reference.multiply(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(5, 4), 1)
+    """
     if a.is_nan or b.is_nan:
         return nan_result(format, a, b)
     if a.is_infinite or b.is_infinite:
@@ -427,7 +520,14 @@ def multiply(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttr
 
 
 def divide(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a / b (5.4.1)."""
+    """Return a / b (5.4.1).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("1"), reference.from_text("3")
+    >>> code, flags = reference.divide(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(11, 32), 1)
+    """
     sign = a.sign ^ b.sign
     if a.is_nan or b.is_nan:
         return nan_result(format, a, b)
@@ -443,7 +543,13 @@ def divide(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttrib
 
 
 def sqrt(a: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return the square root (5.4.1). sqrt(-0) is -0."""
+    """Return the square root (5.4.1). sqrt(-0) is -0.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.sqrt(reference.from_text("2"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(11, 8), 1)
+    """
     if a.is_nan:
         return nan_result(format, a)
     if a.is_zero:
@@ -462,7 +568,14 @@ def sqrt(a: Number, format: FloatFormat, attributes: RoundingAttributes, random:
 def fma(
     a: Number, b: Number, c: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
 ) -> Result:
-    """Return a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c is left unchanged."""
+    """Return a * b + c with one rounding (5.4.1). inf * 0 + NaN raises INVALID. ABSORBED if c is left unchanged.
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b, c = map(reference.from_text, ("1.125", "1.125", "-1.25"))
+    >>> code, flags = reference.fma(a, b, c, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(1, 64), 0)
+    """
     infinite_product = a.is_infinite or b.is_infinite
     if infinite_product and (a.is_zero or b.is_zero):
         return _invalid(format)
@@ -499,12 +612,26 @@ def _remainder(
 
 
 def remainder(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a - n*b, n being the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a."""
+    """Return a - n*b, n being the integer nearest to a/b, ties to even (5.3.1). A zero has the sign of a.
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("5"), reference.from_text("3")
+    >>> code, flags = reference.remainder(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(-1, 1), 0)
+    """
     return _remainder(a, b, format, attributes, random, round)
 
 
 def fmod(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a - n*b, n being a/b truncated, as C's fmod. The result has the sign of a."""
+    """Return a - n*b, n being a/b truncated, as C's fmod. The result has the sign of a.
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("5"), reference.from_text("3")
+    >>> code, flags = reference.fmod(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(2, 1), 0)
+    """
     return _remainder(a, b, format, attributes, random, math.trunc)
 
 
@@ -512,12 +639,23 @@ def fmod(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttribut
 
 
 def integral(x: Number, attributes: RoundingAttributes, random: int = 0) -> tuple[int, bool]:
-    """Return a finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9)."""
+    """Return a finite x rounded to an integer magnitude, and whether that was inexact (5.8, 5.9).
+
+    >>> from floatsim import reference
+    >>> reference.integral(reference.from_text("2.5"), reference.RoundingAttributes())
+    (2, True)
+    """
     return round_significand(x, 0, attributes, random)
 
 
 def rint(a: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a rounded to an integral value (roundToIntegralExact, 5.9). INEXACT if it differs."""
+    """Return a rounded to an integral value (roundToIntegralExact, 5.9). INEXACT if it differs.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.rint(reference.from_text("2.5"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(2, 1), 1)
+    """
     if a.is_nan:
         return nan_result(format, a)
     if a.is_infinite:
@@ -535,22 +673,45 @@ def _directed_integral(a: Number, format: FloatFormat, attributes: RoundingAttri
 
 
 def floor(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
-    """Return the largest integral value not above a (roundToIntegralTowardNegative, 5.9), without INEXACT."""
+    """Return the largest integral value not above a (roundToIntegralTowardNegative, 5.9), without INEXACT.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.floor(reference.from_text("-2.5"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(-3, 1), 0)
+    """
     return _directed_integral(a, format, attributes, Rounding.TOWARD_NEGATIVE)
 
 
 def ceil(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
-    """Return the smallest integral value not below a (roundToIntegralTowardPositive, 5.9), without INEXACT."""
+    """Return the smallest integral value not below a (roundToIntegralTowardPositive, 5.9), without INEXACT.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.ceil(reference.from_text("-2.5"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(-2, 1), 0)
+    """
     return _directed_integral(a, format, attributes, Rounding.TOWARD_POSITIVE)
 
 
 def trunc(a: Number, format: FloatFormat, attributes: RoundingAttributes) -> Result:
-    """Return a without its fraction (roundToIntegralTowardZero, 5.9), without INEXACT."""
+    """Return a without its fraction (roundToIntegralTowardZero, 5.9), without INEXACT.
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.trunc(reference.from_text("-2.5"), E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(-2, 1), 0)
+    """
     return _directed_integral(a, format, attributes, Rounding.TOWARD_ZERO)
 
 
 def to_integer(a: Number, low: int, high: int, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return the integer and flags (5.8). Values outside low..high saturate with INVALID. NaN gives 0 with INVALID."""
+    """Return the integer and flags (5.8). Values outside low..high saturate with INVALID. NaN gives 0 with INVALID.
+
+    >>> from floatsim import reference
+    >>> reference.to_integer(reference.from_text("300"), -128, 127, reference.RoundingAttributes())
+    (127, 16)
+    """
     if a.is_nan:
         return 0, INVALID
     if a.is_infinite:
@@ -563,7 +724,13 @@ def to_integer(a: Number, low: int, high: int, attributes: RoundingAttributes, r
 
 
 def scalb(a: Number, n: int, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return a * 2**n, rounded once (5.3.3)."""
+    """Return a * 2**n, rounded once (5.3.3).
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.scalb(reference.from_text("1.5"), 3, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(12, 1), 0)
+    """
     n = max(-_EXPONENT_LIMIT, min(n, _EXPONENT_LIMIT))
     if a.is_nan:
         return nan_result(format, a)
@@ -573,7 +740,12 @@ def scalb(a: Number, n: int, format: FloatFormat, attributes: RoundingAttributes
 
 
 def logb(a: Number) -> Result:
-    """Return the exponent of a as an int32 (5.3.3): -2**31 with DIVIDE_BY_ZERO for 0, and 2**31 - 1 for infinity."""
+    """Return the exponent of a as an int32 (5.3.3): -2**31 with DIVIDE_BY_ZERO for 0, and 2**31 - 1 for infinity.
+
+    >>> from floatsim import reference
+    >>> reference.logb(reference.from_text("0.1")), reference.logb(reference.from_text("0"))
+    ((-4, 0), (-2147483648, 8))
+    """
     if a.is_nan:
         return -(2**31), INVALID
     if a.is_infinite:
@@ -584,7 +756,12 @@ def logb(a: Number) -> Result:
 
 
 def ordinal(code: int, format: FloatFormat) -> int:
-    """Return the place of a number in the order of the format's numbers. Both zeros have 0. A NaN has no place."""
+    """Return the place of a number in the order of the format's numbers. Both zeros have 0. A NaN has no place.
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.ordinal(0x38, E4M3), reference.ordinal(0xB8, E4M3)
+    (56, -56)
+    """
     magnitude = code & format.magnitude_mask
     return -magnitude if code & format.sign_mask else magnitude
 
@@ -616,12 +793,23 @@ def _next(code: int, format: FloatFormat, daz: bool, up: bool) -> Result:
 
 
 def next_up(code: int, format: FloatFormat, daz: bool = False) -> Result:
-    """Return the least number greater than the code's (5.3.1). After the largest negative number comes -0."""
+    """Return the least number greater than the code's (5.3.1). After the largest negative number comes -0.
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.next_up(0x38, E4M3), reference.next_up(0x80, E4M3)
+    ((57, 0), (1, 0))
+    """
     return _next(code, format, daz, up=True)
 
 
 def next_down(code: int, format: FloatFormat, daz: bool = False) -> Result:
-    """Return the greatest number less than the code's (5.3.1)."""
+    """Return the greatest number less than the code's (5.3.1).
+
+    >>> from floatsim import E4M3, reference
+    >>> code, flags = reference.next_down(0x00, E4M3)
+    >>> hex(code), flags
+    ('0x81', 0)
+    """
     return _next(code, format, daz, up=False)
 
 
@@ -635,7 +823,14 @@ def _compare_key(x: Number) -> tuple[int, Fraction]:
 
 
 def compare(a: Number, b: Number, signaling: bool = False) -> tuple[int | None, int]:
-    """Return -1, 0 or 1 for less, equal or greater, None for unordered; and flags (5.6.1, 5.11)."""
+    """Return -1, 0 or 1 for less, equal or greater, None for unordered; and flags (5.6.1, 5.11).
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.compare(reference.from_text("-0"), reference.from_text("0"))
+    (0, 0)
+    >>> reference.compare(reference.NAN, reference.NAN)
+    (None, 0)
+    """
     if a.is_nan or b.is_nan:
         loud = signaling or Kind.SIGNALING_NAN in (a.kind, b.kind)
         return None, INVALID * loud
@@ -663,31 +858,64 @@ def _extremum(
 
 
 def minimum(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return the smaller number; NaN if an operand is NaN (9.6)."""
+    """Return the smaller number; NaN if an operand is NaN (9.6).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("-0.5"), reference.from_text("1")
+    >>> code, flags = reference.minimum(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(-1, 2), 0)
+    """
     return _extremum(a, b, format, attributes, random, larger=False, number=False)
 
 
 def maximum(a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0) -> Result:
-    """Return the larger number; NaN if an operand is NaN (9.6)."""
+    """Return the larger number; NaN if an operand is NaN (9.6).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("-0"), reference.from_text("1")
+    >>> code, flags = reference.maximum(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(1, 1), 0)
+    """
     return _extremum(a, b, format, attributes, random, larger=True, number=False)
 
 
 def minimum_number(
     a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
 ) -> Result:
-    """Return the smaller number; a number wins over a NaN (9.6)."""
+    """Return the smaller number; a number wins over a NaN (9.6).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("nan"), reference.from_text("1")
+    >>> code, flags = reference.minimum_number(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(1, 1), 0)
+    """
     return _extremum(a, b, format, attributes, random, larger=False, number=True)
 
 
 def maximum_number(
     a: Number, b: Number, format: FloatFormat, attributes: RoundingAttributes, random: int = 0
 ) -> Result:
-    """Return the larger number; a number wins over a NaN (9.6)."""
+    """Return the larger number; a number wins over a NaN (9.6).
+
+    >>> from floatsim import E4M3, reference
+    >>> a, b = reference.from_text("nan"), reference.from_text("1")
+    >>> code, flags = reference.maximum_number(a, b, E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(1, 1), 0)
+    """
     return _extremum(a, b, format, attributes, random, larger=True, number=True)
 
 
 def classify(code: int, format: FloatFormat) -> FloatClass:
-    """Return the class of a code (5.7.2)."""
+    """Return the class of a code (5.7.2).
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.classify(0x01, E4M3).name
+    'POSITIVE_SUBNORMAL'
+    """
     x = decode(code, format)
     if x.is_nan:
         return FloatClass.SIGNALING_NAN if x.kind is Kind.SIGNALING_NAN else FloatClass.QUIET_NAN
@@ -704,7 +932,12 @@ def classify(code: int, format: FloatFormat) -> FloatClass:
 
 
 def total_order(a: int, b: int, format: FloatFormat) -> bool:
-    """Return totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN."""
+    """Return totalOrder(a, b) of two codes (5.10): -NaN < -inf < ... < -0 < +0 < ... < +inf < NaN.
+
+    >>> from floatsim import E4M3, reference
+    >>> reference.total_order(0x80, 0x00, E4M3), reference.total_order(0x00, 0x80, E4M3)
+    (True, False)
+    """
 
     def place(code: int) -> int:
         if format.canonical_nan == format.sign_mask == code:  # FNUZ's NaN stands above everything
@@ -721,7 +954,14 @@ def total_order(a: int, b: int, format: FloatFormat) -> bool:
 def exact_dot(
     pairs: list[tuple[Number, Number]], format: FloatFormat, attributes: RoundingAttributes, random: int = 0
 ) -> Result:
-    """Return the exact sum of exact products, rounded once."""
+    """Return the exact sum of exact products, rounded once.
+
+    >>> from floatsim import E4M3, reference
+    >>> one, tiny = reference.from_text("1"), reference.from_text("1/16")
+    >>> code, flags = reference.exact_dot([(one, one), (tiny, one), (tiny, one)], E4M3, reference.RoundingAttributes())
+    >>> reference.decode(code, E4M3).fraction, flags
+    (Fraction(9, 8), 0)
+    """
     invalid = any(
         (a.is_infinite and b.is_zero) or (a.is_zero and b.is_infinite) or Kind.SIGNALING_NAN in (a.kind, b.kind)
         for a, b in pairs

@@ -30,7 +30,12 @@ __all__ = [
 ]  # fmt: skip
 
 ARCHITECTURES = {unit.name: unit for unit in (*GPU_UNITS, *CPU_UNITS)}
-"""The architectures by name: GPUs, the oldest of each maker first, then the instruction sets of CPUs."""
+"""The architectures by name: GPUs, the oldest of each maker first, then the instruction sets of CPUs.
+
+>>> import floatsim as fs
+>>> "hopper" in fs.tensorcore.ARCHITECTURES, fs.tensorcore.ARCHITECTURES["hopper"].title
+(True, 'NVIDIA Hopper (sm_90)')
+"""
 
 GPUS = {alias: unit.name for unit in ARCHITECTURES.values() for alias in unit.aliases}
 """The architectures of GPUs, of compilation targets and of CPUs. The names are written without spaces and hyphens."""

@@ -1,7 +1,7 @@
 """Conversion instructions of CPUs as data: formats, rounding modes, subnormals and NaN.
 
-Sources: Intel SDM (VCVTNEPS2BF16, VCVTPS2PH, VCVTPH2PS). All rows were compared with the instructions, see
-`docs/hardware.md`.
+Sources: Intel SDM (VCVTNEPS2BF16, VCVTPS2PH, VCVTPH2PS). All rows were compared with the instructions:
+`floatsim docs hardware` has the counts.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ class Conversion:
         Whether subnormal operands are read as zeros. None: the mode of the thread decides, MXCSR.DAZ.
     note : str
         A remark.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> row = fs.tensorcore.CONVERSIONS["vcvtps2ph"]
+    >>> row.source.name, row.result.name, row.roundings[0].name
+    ('FP32', 'FP16', 'TIES_TO_EVEN')
     """
 
     name: str
@@ -53,7 +60,12 @@ CONVERSIONS = {
         Conversion("vcvtph2ps", FP16, FP32, _NEAREST, False, "exact; reads subnormals, whatever MXCSR.DAZ is"),
     )
 }
-"""The conversion instructions by name."""
+"""The conversion instructions by name.
+
+>>> import floatsim as fs
+>>> list(fs.tensorcore.CONVERSIONS)
+['vcvtneps2bf16', 'vcvtps2ph', 'vcvtph2ps']
+"""
 
 
 def as_conversion(name: Any) -> Conversion:

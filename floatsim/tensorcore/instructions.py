@@ -21,11 +21,21 @@ __all__ = [
 ]  # fmt: skip
 
 E8M13 = FloatFormat.ieee(8, 13, "E8M13")
-"""FP32 with 13 fraction bits: the accumulator of FP8 on Ada and in Hopper's wgmma, also called FP22."""
+"""FP32 with 13 fraction bits: the accumulator of FP8 on Ada and in Hopper's wgmma, also called FP22.
+
+>>> import floatsim as fs
+>>> fs.tensorcore.E8M13.bits, fs.tensorcore.E8M13.precision, fs.tensorcore.E8M13.max
+(22, 14, 3.4026159773350432e+38)
+"""
 
 
 class Evidence(NamedEnum):
-    """The evidence for a row of the table, the strongest first."""
+    """The evidence for a row of the table, the strongest first.
+
+    >>> import floatsim as fs
+    >>> fs.tensorcore.ARCHITECTURES["hopper"].instructions[0].evidence.name
+    'PROJECT'
+    """
 
     PROJECT = "project"
     """Equal to the instruction itself: this project ran it. A capture is in data/silicon."""
@@ -148,7 +158,12 @@ class EvenAndOdd(LateAccumulator):
 
 
 class NanRule(NamedEnum):
-    """The NaN that an operation returns."""
+    """The NaN that an operation returns.
+
+    >>> import floatsim as fs
+    >>> [rule.name for rule in fs.tensorcore.NanRule]
+    ['CANONICAL', 'FIRST_OPERAND']
+    """
 
     CANONICAL = "canonical"
     """The format's canonical NaN."""
@@ -190,6 +205,13 @@ class RoundedSteps:
         selects how tininess is detected. Operands of a narrower format are widened first.
     nan : NanRule
         The NaN that an operation returns.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> model = fs.tensorcore.RoundedSteps(terms=2, group=2, fused=False)
+    >>> model.lanes, model.rounding.name
+    (1, 'TIES_TO_EVEN')
     """
 
     terms: int
@@ -220,6 +242,13 @@ class Scales:
         The number of elements that share a scale.
     format : FloatFormat
         The format of the scales.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> scales = fs.tensorcore.Scales(32, fs.E8M0)
+    >>> scales.every, scales.format.name
+    (32, 'E8M0')
     """
 
     every: int
@@ -258,6 +287,13 @@ class Instruction:
         A remark for the table.
     published : str
         The GPUs whose published outputs equal the row. They are also `gpus`, if the evidence is `SILICON`.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> row = fs.tensorcore.ARCHITECTURES["hopper"].instructions[0]
+    >>> row.name, row.k, [fmt.name for fmt in row.inputs], row.output.name
+    ('wgmma.k16', 16, ['FP16', 'BF16'], 'FP32')
     """
 
     name: str
@@ -328,6 +364,13 @@ class Architecture:
         GPUs that are modelled in the same way, unverified: nothing is published about their arithmetic.
     aliases : tuple of str
         Other names, without spaces and hyphens: GPUs and compilation targets.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> hopper = fs.tensorcore.ARCHITECTURES["hopper"]
+    >>> hopper.title, hopper.processor, hopper.instructions[0].name
+    ('NVIDIA Hopper (sm_90)', 'GPU', 'wgmma.k16')
     """
 
     name: str

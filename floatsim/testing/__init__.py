@@ -1,7 +1,7 @@
 """Compare kernels with the emulator: assertions, hard inputs, the strength of tests, and test vectors for GPUs.
 
 `assert_bit_equal` and `assert_max_ulp` compare arrays. `assert_product` and `assert_within_bound` compare a matrix
-product with a description of its sums. docs/cross-check.md is the guide.
+product with a description of its sums. `floatsim docs cross-check` is the guide.
 """
 
 from __future__ import annotations

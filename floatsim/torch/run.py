@@ -83,6 +83,15 @@ class Event:
         The rule of the policy that chose the formats.
     update : bool
         Whether it happened in a step of an optimizer.
+
+    Examples
+    --------
+    >>> import torch, floatsim.torch as ft
+    >>> with ft.emulate("fp16") as run:
+    ...     y = torch.full((1, 2), 300.0) @ torch.full((2, 1), 300.0)
+    >>> event = run.first("overflow")
+    >>> event.kind, event.backward, event.step
+    ('overflow', False, 0)
     """
 
     kind: str
@@ -119,6 +128,15 @@ class Row:
         The events. Those of all roundings and sums of the operation are added. An overflow gave an infinity or a NaN.
     error, reference : float
         The sums of squares of the differences from PyTorch's own results on the same operands, and of these results.
+
+    Examples
+    --------
+    >>> import torch, floatsim.torch as ft
+    >>> with ft.emulate("bf16") as run:
+    ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
+    >>> row = run.report().rows[0]
+    >>> row.operation, row.calls, row.overflow
+    ('mm', 1, 0)
     """
 
     module: str
@@ -172,6 +190,14 @@ class Report:
         The first event of each kind.
     uncovered : dict of str to int
         The operations that ran natively, with their calls.
+
+    Examples
+    --------
+    >>> import torch, floatsim.torch as ft
+    >>> with ft.emulate("bf16") as run:
+    ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
+    >>> [row.calls for row in run.report().rows]
+    [1]
     """
 
     rows: list[Row]
@@ -289,6 +315,14 @@ class Run:
         calls. Empty: every operation was compared with recordings of the device.
     scaler : torch.amp.GradScaler
         The loss scaler of the policy. It scales by 1 if the policy has no loss scaling.
+
+    Examples
+    --------
+    >>> import torch, floatsim.torch as ft
+    >>> with ft.emulate("bf16") as run:
+    ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
+    >>> run.step, sum(run.operations.values())
+    (0, 1)
     """
 
     step: int = 0

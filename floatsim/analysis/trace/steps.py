@@ -46,6 +46,15 @@ class TracedTerm:
         The exponent of the last bit that can be kept; None if the block aligns nothing.
     scales : (float, float) or None
         The scales of a and of b that `value` includes; None without scales.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
+    >>> found = fs.trace(x, y, accumulate="hopper")
+    >>> term = found.blocks[0].terms[2]
+    >>> term.name, term.value, term.shift
+    ('a[2]*b[2]', Fraction(15, 8), 14)
     """
 
     name: str
@@ -104,6 +113,15 @@ class TracedBlock:
         total - value: the part that the rounding of the sum discards.
     partials : tuple of (range, Fraction or float)
         The sums of products that are rounded before c is added: their k and their values. Only on CDNA 2.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
+    >>> found = fs.trace(x, y, accumulate="hopper")
+    >>> block = found.blocks[0]
+    >>> block.exponent, block.fraction_bits, block.padding
+    (14, 13, 29)
     """
 
     instruction: int

@@ -56,6 +56,14 @@ class TracedRounding:
         The format to which the operation rounds.
     events : tuple of str
         "invalid", "nan" (a new NaN), "overflow", "underflow", "flushed", "absorbed".
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> found = fs.trace([1.0, 1.0], [2048.0, 1.0], accumulate="fp16")
+    >>> step = found.roundings[-1]
+    >>> step.name, step.operator, step.exact
+    ('acc + x', '+', Fraction(2049, 1))
     """
 
     part: str
@@ -100,6 +108,13 @@ class SumTrace:
         The code of the result in `format`.
     exact : Fraction or None
         The exact sum of all products and c; None if one of them is infinite or NaN.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> found = fs.trace([1.0, 1.0], [2048.0, 1.0], accumulate="fp16")
+    >>> len(found.roundings), found.exact, fs.decode(found.code, found.format).item()
+    (4, Fraction(2049, 1), 2048.0)
     """
 
     accumulation: Accumulation

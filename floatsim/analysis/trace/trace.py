@@ -58,6 +58,14 @@ class Trace(TracedDot):
         The code of D in `format`.
     exact : Fraction or None
         The exact sum of all products and c; None if one of them is infinite or NaN.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, y = fs.array([128.0, 128.0, 1.5], "e4m3"), fs.array([128.0, -128.0, 1.25], "e4m3")
+    >>> found = fs.trace(x, y, accumulate="hopper")
+    >>> found.instruction.name, found.exact, len(found.blocks)
+    ('wgmma.k32', Fraction(15, 8), 1)
     """
 
     def __str__(self) -> str:

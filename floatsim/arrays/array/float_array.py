@@ -132,14 +132,17 @@ class FloatArray(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape, as in NumPy."""
         return self._codes.shape
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self._codes.ndim
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self._codes.size
 
     @property
@@ -149,6 +152,7 @@ class FloatArray(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> FloatArray:  # noqa: N802  # NumPy's name
+        """The array with its axes in reverse order."""
         return self._like(self._codes.T)
 
     def _like(self, codes: Any) -> FloatArray:
@@ -210,21 +214,27 @@ class FloatArray(NDArrayOperatorsMixin):
         self._codes[index] = operand_codes(value, self._format, "value")
 
     def reshape(self, *shape: Any) -> FloatArray:
+        """Return the same elements in another shape."""
         return self._like(self._codes.reshape(*shape))
 
     def ravel(self) -> FloatArray:
+        """Return the elements as a vector, without a copy where that is possible."""
         return self._like(self._codes.ravel())
 
     def flatten(self) -> FloatArray:
+        """Return a copy of the elements as a vector."""
         return self._like(self._codes.flatten())
 
     def transpose(self, *axes: Any) -> FloatArray:
+        """Return the array with its axes in another order; without arguments, in reverse order."""
         return self._like(self._codes.transpose(*axes))
 
     def squeeze(self, axis: Any = None) -> FloatArray:
+        """Return the array without axes of length one."""
         return self._like(self._codes.squeeze(axis))
 
     def copy(self) -> FloatArray:
+        """Return a copy."""
         return self._like(self._codes.copy())
 
     def astype(self, format: FormatLike, **options: Unpack[RoundingKeywords]) -> FloatArray:

@@ -28,7 +28,14 @@ _NO_CUPY = (
 
 
 class UnavailableError(RuntimeError):
-    """CuPy or the GPU is missing. The message names the missing part, and how to install it."""
+    """CuPy or the GPU is missing. The message names the missing part, and how to install it.
+
+    >>> import floatsim as fs
+    >>> try:
+    ...     device = fs.hardware.Device()
+    ... except fs.hardware.UnavailableError as error:
+    ...     assert str(error)  # names the missing part
+    """
 
 
 class NoCuPyError(UnavailableError):

@@ -46,6 +46,13 @@ class CpuIdentity(DeviceIdentity):
         LLVM's names of the features that the processor reports.
     compiler : str
         The compiler of the loops, as "llvmlite 0.50.0 (LLVM 22.1.0)".
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> identity = fs.hardware.Cpu().identity
+    >>> isinstance(identity, fs.hardware.CpuIdentity), identity.driver
+    (True, '')
     """
 
     stepping: int = 0

@@ -32,6 +32,14 @@ class BoundReport:
         The result.
     bound : ErrorBound
         The bound and the exact result.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> a, b = fs.array(np.ones((2, 8)), "bf16"), fs.array(np.ones((8, 2)), "bf16")
+    >>> report = fs.testing.check_bound(fs.matmul(a, b), fs.testing.error_bound(a, b))
+    >>> report.actual.shape, report.bound.roundings
+    ((2, 2), 9)
     """
 
     actual: FloatArray

@@ -149,6 +149,14 @@ class ErrorBound:
         The source of the bound.
     probability : float or None
         The probability with which all elements meet the bound; None if they always do.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> a, b = fs.array(np.ones((2, 8)), "bf16"), fs.array(np.ones((8, 2)), "bf16")
+    >>> bound = fs.testing.error_bound(a, b)
+    >>> bound.roundings, bound.exact.tolist()
+    (9, [[8.0, 8.0], [8.0, 8.0]])
     """
 
     bound: Any

@@ -61,6 +61,14 @@ class Report:
         Which other descriptions the inputs cannot exclude; None for arrays without operands.
     unlike : tuple of str
         The descriptions that the inputs should exclude, and do not.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, y = fs.array([1.0, 2.0], "bf16"), fs.array([1.0, 2.03125], "bf16")
+    >>> report = fs.testing.compare_arrays(x, y)
+    >>> report.differs.tolist(), report.stats.max
+    ([False, True], 2)
     """
 
     rule: str

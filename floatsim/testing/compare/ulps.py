@@ -35,6 +35,14 @@ class UlpStats:
     histogram : dict of str to int
         The number of elements by distance: "equal"; "0, other bits" (+0 and -0); "NaN, other bits" (NaN in both); "1";
         "2"; "3-4"; "5-8"; ...; "NaN" (NaN in one of them).
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x, y = fs.array([1.0, 2.0], "bf16"), fs.array([1.0, 2.03125], "bf16")
+    >>> stats = fs.testing.ulp_stats(x, y)
+    >>> stats.count, stats.equal, stats.max
+    (2, 1, 2)
     """
 
     format: FloatFormat

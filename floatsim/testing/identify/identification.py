@@ -105,6 +105,14 @@ class Identification:
     one_function : bool
         Whether all `names` are one function for this K: their bits are equal on every input. The matrix units of
         several architectures are one, for some operands.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> a, b = fs.testing.hard_inputs((8, 32, 8), "bf16")
+    >>> found = fs.testing.identify(lambda x, y: fs.matmul(x, y, accumulate="pairwise(fp32)", format="bf16"), a, b)
+    >>> found.names, found.format.name
+    (('pairwise(fp32)',), 'BF16')
     """
 
     names: tuple[str, ...]

@@ -35,6 +35,15 @@ class CheckStrength:
         The mutations that change no bit on these inputs. They say nothing about the check.
     rejects_correct : bool
         Whether the check rejects the correct result.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> a, b = fs.testing.hard_inputs((16, 32, 16), "bf16", "normal")
+    >>> bugs = fs.testing.MUTATIONS[:1]
+    >>> found = fs.testing.strength(lambda x, y: np.isfinite(np.float32(x)).all(), a, b, mutations=bugs)
+    >>> found.caught, found.missed
+    ((), ('the output is zero',))
     """
 
     description: str

@@ -45,6 +45,15 @@ class EachK:
         The number of terms.
     wrong : tuple of WrongK
         The k whose products are wrong, in order.
+
+    Examples
+    --------
+    >>> import floatsim as fs, numpy as np
+    >>> def kernel(a, b):
+    ...     return fs.matmul(a[:, 1:], b[1:], accumulate="fp32", format="bf16")  # without k = 0
+    >>> found = fs.testing.check_each_k(kernel, (4, 8, 4), "bf16")
+    >>> found.k, [wrong.k for wrong in found.wrong]
+    (8, [0])
     """
 
     k: int

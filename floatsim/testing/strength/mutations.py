@@ -38,6 +38,12 @@ class Mutation:
         The bug in words.
     apply : callable
         The function that takes a product and its correct result, and returns the wrong result, or None.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.testing.MUTATIONS[0].name
+    'the output is zero'
     """
 
     name: str
@@ -216,4 +222,9 @@ MUTATIONS = (
     Mutation("saturation is missing, or not asked for", _other_overflow),
     Mutation("one bit of one element is flipped", _one_bit),
 )
-"""The bugs, the coarsest first."""
+"""The bugs, the coarsest first.
+
+>>> import floatsim as fs
+>>> [mutation.name for mutation in fs.testing.MUTATIONS[:2]]
+['the output is zero', 'one tile of the output is not written']
+"""

@@ -29,7 +29,13 @@ __all__ = ["KINDS", "HardInputs", "hard_inputs"]
 
 
 class HardInputs(NamedTuple):
-    """The operands a (M, K) and b (K, N): arrays of the formats' dtypes, or FloatArrays where there is no dtype."""
+    """The operands a (M, K) and b (K, N): arrays of the formats' dtypes, or FloatArrays where there is no dtype.
+
+    >>> import floatsim as fs
+    >>> inputs = fs.testing.hard_inputs((2, 8, 3), "fp16")
+    >>> inputs.a.shape, inputs.b.shape, inputs.a.dtype.name
+    ((2, 8), (8, 3), 'float16')
+    """
 
     a: Any
     b: Any

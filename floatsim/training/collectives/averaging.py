@@ -126,7 +126,12 @@ _NAMED = (
 )  # fmt: skip
 
 REDUCTIONS: Mapping[str, GradientReduction] = MappingProxyType({each.name: each for each in _NAMED})
-"""The named orders of data-parallel frameworks."""
+"""The named orders of data-parallel frameworks.
+
+>>> import floatsim as fs
+>>> fs.training.REDUCTIONS["zero3"].source
+'DeepSpeed ZeRO 3: divides after the reduce-scatter'
+"""
 
 
 def as_reduction(reduction: GradientReduction | str) -> GradientReduction:

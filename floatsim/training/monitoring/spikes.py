@@ -22,6 +22,12 @@ class SpikeState:
         The norms of the last accepted batches, the newest last.
     skipped : int
         The number of batches skipped since the last accepted one.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> fs.training.SpikeState()
+    SpikeState(norms=(), skipped=0)
     """
 
     norms: tuple[float, ...] = ()

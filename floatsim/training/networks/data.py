@@ -24,6 +24,13 @@ class Data:
         For training.
     test_x, test_y : arrays
         For testing.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> data = fs.training.digits_data()
+    >>> data.x.shape, data.test_x.shape
+    ((1437, 64), (360, 64))
     """
 
     x: NDArray[np.float64]

@@ -160,6 +160,13 @@ class Optimizer:
     `weights` and `state` are formats of storage. A line is rounded to the format of the tensor that it is given: with
     weights="fp32", BF16 weights are in FP32 after the first step, and the lines and the moments of that step are
     rounded to BF16. Weights that are given in their format of storage avoid that.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> optimizer = fs.training.SGD(lr=0.1)
+    >>> isinstance(optimizer, fs.training.Optimizer), optimizer.lr
+    (True, 0.1)
     """
 
     lr: float
@@ -655,7 +662,12 @@ class AdamW(Adam):
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "rmsprop": RMSProp, "adam": Adam, "adamw": AdamW}
-"""The optimizers by name."""
+"""The optimizers by name.
+
+>>> import floatsim as fs
+>>> list(fs.training.OPTIMIZERS)
+['sgd', 'rmsprop', 'adam', 'adamw']
+"""
 
 
 def as_optimizer(optimizer: str | Optimizer, lr: float = 1e-3, **options: Any) -> Optimizer:

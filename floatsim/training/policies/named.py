@@ -156,7 +156,12 @@ _NAMED = (
 )  # fmt: skip
 
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _NAMED})
-"""The named policies."""
+"""The named policies.
+
+>>> import floatsim as fs
+>>> fs.training.POLICIES["autocast-fp16"].name
+'autocast-fp16'
+"""
 
 POLICY_ALIASES: Mapping[str, str] = {
     "o0": "apex-o0",
@@ -167,7 +172,12 @@ POLICY_ALIASES: Mapping[str, str] = {
     "fp8-current": "te-fp8-current",
     "fp8-block": "te-fp8-block",
 }
-"""Other names of policies."""
+"""Other names of policies.
+
+>>> import floatsim as fs
+>>> fs.training.POLICY_ALIASES["o2"]
+'apex-o2'
+"""
 
 _SEVERAL = {
     "fp8": "te-fp8 mxfp8 te-fp8-current te-fp8-block deepseek", "fp6": "mxfp6", "fp4": "nvfp4 mxfp4",
@@ -185,7 +195,12 @@ POLICY_MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "stochastic": {"weight_rounding": "stochastic"},
     }
 )
-"""The fields of a policy that "+scaling", "+masters" and "+stochastic" after a name change."""
+"""The fields of a policy that "+scaling", "+masters" and "+stochastic" after a name change.
+
+>>> import floatsim as fs
+>>> list(fs.training.POLICY_MODIFIERS)
+['scaling', 'masters', 'stochastic']
+"""
 
 PolicyLike: TypeAlias = Policy | str
 

@@ -170,7 +170,12 @@ def _operations(table: dict[str, str], product: bool) -> dict[str, Operation]:
 
 OPERATIONS: dict[str, Operation] = {**_operations(_PRODUCTS, True), **_operations(_OTHERS, False)}
 """The operations by name. The names of PyTorch are those of its autocast lists, and of ATen. "other" stands for every
-operation of PyTorch without a name here."""
+operation of PyTorch without a name here.
+
+>>> import floatsim as fs
+>>> fs.training.OPERATIONS["linear"].product
+True
+"""
 
 _HOME = {name.lower(): each for each in OPERATIONS.values() for name in (each.name, *each.synonyms)}
 

@@ -38,14 +38,25 @@ WIDEST = "widest"
 """The format that contains those of all operands: FP32 for FP16 and BF16."""
 
 SCALINGS = ("current", "delayed", "te_block", "deepseek", "deepgemm", "mx", "te_mx", "nvfp4")
-"""The names of scaling methods. `floatsim.training.scaling.methods` defines them."""
+"""The names of scaling methods. `floatsim.training.scaling.methods` defines them.
+
+>>> import floatsim as fs
+>>> fs.training.SCALINGS[:3]
+('current', 'delayed', 'te_block')
+"""
 
 Role: TypeAlias = Literal["input", "weight", "gradient"]
 Product: TypeAlias = Literal["forward", "input_gradient", "weight_gradient"]
 
 
 class Scaler(Protocol):
-    """The state of a scaling method in one run."""
+    """The state of a scaling method in one run.
+
+    >>> import floatsim as fs
+    >>> scaler: fs.training.Scaler = fs.training.as_scaling("delayed").start(seed=0)
+    >>> sorted(scaler.state_dict())
+    ['states']
+    """
 
     def matmul(
         self, a: FloatArray, b: FloatArray, *, formats: tuple[FloatFormat, FloatFormat], roles: tuple[Role, Role],
@@ -85,7 +96,13 @@ class StatelessScaler:
 
 @runtime_checkable
 class Scaling(Protocol):
-    """A scaling method, immutable."""
+    """A scaling method, immutable.
+
+    >>> import floatsim as fs
+    >>> scaling: fs.training.Scaling = fs.training.as_scaling("current")
+    >>> scaling
+    CurrentScaling(epsilon=0.0, power_of_two=False)
+    """
 
     def start(self, seed: int) -> Scaler:
         """Return the state of a new run. `seed` is for random signs and stochastic rounding."""

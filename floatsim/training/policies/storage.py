@@ -24,9 +24,19 @@ Storage: TypeAlias = FloatFormat | Scheme
 
 
 DYNAMIC8 = SCHEMES["dynamic8"]
-"""8-bit numbers in blocks of 256, for signed moments (Dettmers et al., 8-bit Optimizers, 2022)."""
+"""8-bit numbers in blocks of 256, for signed moments (Dettmers et al., 8-bit Optimizers, 2022).
+
+>>> import floatsim as fs
+>>> fs.training.DYNAMIC8.block, fs.training.DYNAMIC8.format
+((1, 256), LookupFormat DYNAMIC8 (256 numbers))
+"""
 DYNAMIC8_UNSIGNED = replace(DYNAMIC8, format=lookup.DYNAMIC8_UNSIGNED)
-"""8-bit numbers in blocks of 256, for moments that are not negative."""
+"""8-bit numbers in blocks of 256, for moments that are not negative.
+
+>>> import floatsim as fs
+>>> fs.training.DYNAMIC8_UNSIGNED.format
+LookupFormat DYNAMIC8_UNSIGNED (256 numbers)
+"""
 
 _NAMED = {"dynamic8": DYNAMIC8, "dynamic8-unsigned": DYNAMIC8_UNSIGNED}
 

@@ -70,6 +70,13 @@ class LossScaler:
     ----------
     scale : float
         The factor of the loss.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> scaler = fs.training.GradScaler(2.0**16)
+    >>> isinstance(scaler, fs.training.LossScaler), scaler.scale
+    (True, 65536.0)
     """
 
     by_division: ClassVar[bool] = False

@@ -340,7 +340,12 @@ _METHODS: dict[str, Callable[..., Scaling]] = {
 }  # fmt: skip
 
 SCALING_METHODS: Mapping[str, Scaling] = MappingProxyType({name: make() for name, make in _METHODS.items()})
-"""The named scaling methods with their defaults."""
+"""The named scaling methods with their defaults.
+
+>>> import floatsim as fs
+>>> fs.training.SCALING_METHODS["delayed"]
+DelayedScaling(history_length=1024, algorithm='max', margin=0.0)
+"""
 
 
 def as_scaling(scaling: ScalingLike, **options: Any) -> Scaling:
