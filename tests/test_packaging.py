@@ -492,6 +492,7 @@ def test_wheel(tmp_path):
     assert {"floatsim/__init__.py", "floatsim/py.typed", "floatsim_kernels/__init__.py"} <= set(names)
     assert any(name.startswith("floatsim/data/digits/") and name.endswith(".npz") for name in names)
     data = {"data/truth/digests.json", "data/gpu-kernels/h200.json.gz", "tensorcore/sm_90.json"}
+    data.add("quantization/gguf_grids.json")
     assert {f"floatsim/{name}" for name in data} <= set(names)
     sources = {path.name for path in (KERNELS / "cuda").glob("*.cu")}
     assert sources == {name.split("/")[-1] for name in names if name.startswith("floatsim_kernels/cuda/")}

@@ -14,6 +14,8 @@ _HOMES = {
     ".lookup": "BINARY BNB_FP4 DYNAMIC8 DYNAMIC8_UNSIGNED NF4 LookupFormat",
     ".scheme": "SCHEMES Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
+    ".gguf_file": "GgufFile GgufTensor",
+    ".gguf_types": "GGUF_TYPES GgufType from_gguf",
     ".blocks": "dequantize_blocks quantize_blocks",
     ".p3109": "P3109Block block_dot block_product block_sum project_block",
     ".calibration": "best_scale",
