@@ -15,10 +15,10 @@ from ..runtime.jit import kernel
 def unpack(blocks, runs, bias, table, out):
     """Write the codes of blocks, one row of bytes each, as int8.
 
-    A row of `runs` is (first element, elements, first byte, factor, base, place, halves). Each element has a byte of its
-    own, the neighbour of the one before; or, if the run `halves`, all have one byte, and each has half the factor of the
-    one before. The digit times `place` is written if the place is 1, less `bias`, and added otherwise. The sum is the
-    index of an entry of `table`, if that is not empty.
+    A row of `runs` is (first element, elements, first byte, factor, base, place, halves). Each element has a byte of
+    its own, the neighbour of the one before; or, if the run `halves`, all have one byte, and each has half the factor
+    of the one before. The digit times `place` is written if the place is 1, less `bias`, and added otherwise. The sum
+    is the index of an entry of `table`, if that is not empty.
     """
     wide_vectors()
     for i in range(blocks.shape[0]):
