@@ -15,6 +15,7 @@ _HOMES = {
     ".scheme": "SCHEMES Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
     ".gguf_file": "GgufFile GgufTensor",
+    ".gguf_quantizers": "to_gguf",
     ".gguf_types": "GGUF_TYPES GgufType from_gguf",
     ".blocks": "dequantize_blocks quantize_blocks",
     ".p3109": "P3109Block block_dot block_product block_sum project_block",

@@ -27,7 +27,7 @@ from floatsim.quantization.integer import INT4, INT5, INT6, INT8, TERNARY, UINT2
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scheme import Scheme
 
-__all__ = ["GGUF_TYPES", "GgufType", "as_gguf_type", "from_gguf", "grid_of", "shape_of_rows"]
+__all__ = ["E4M3_HALF", "GGUF_TYPES", "GgufType", "as_gguf_type", "from_gguf", "grid_of", "packing_of", "shape_of_rows"]
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = tuple[int, int, int, int, int, int, int]
@@ -111,13 +111,31 @@ def _trits(start: int, byte: int, count: int, digits: int) -> list[Run]:
     return [(start + k * count, count, byte, 3**k, 3, 1, 0) for k in range(digits)]
 
 
-def _codes(
-    size: int, runs: Iterable[Run], bias: int = 0, table: Iterable[int] | None = None
-) -> Callable[[Array], Array]:
-    """Return the function that unpacks blocks: the sums of the digits less a bias, or the entries of a table."""
-    rows = np.array(list(runs), np.int64)
-    entries = None if table is None else np.resize(np.array(list(table), np.int8), 256)
-    return lambda blocks: unpacked_codes(blocks, size, rows, bias, entries)
+class Packing:
+    """How the codes of a block are packed: the runs of their fields, a bias, and a table of elements or None."""
+
+    def __init__(self, size: int, runs: Iterable[Run], bias: int = 0, table: Iterable[int] | None = None) -> None:
+        self.size, self.runs, self.bias = size, np.array(list(runs), np.int64), bias
+        self.table = None if table is None else np.resize(np.array(list(table), np.int8), 256)
+
+    def __call__(self, blocks: Array) -> Array:
+        """Return the elements of blocks: the sums of the digits less the bias, or the entries of the table."""
+        return unpacked_codes(blocks, self.size, self.runs, self.bias, self.table)
+
+    def pack(self, codes: Array, nbytes: int) -> Array:
+        """Return bytes of blocks (blocks, nbytes) with codes from 0 up, before bias and table; other bytes are 0."""
+        out = np.zeros((len(codes), nbytes), np.int64)
+        for start, count, byte, factor, base, place, halves in self.runs.tolist():
+            digits = codes[:, start : start + count] // place % base
+            if base == 3:  # a fraction of 256, which is rounded up at the end
+                out[:, byte : byte + count] += digits * (81 // factor)
+            elif halves:
+                out[:, byte] += (digits << np.arange(count)).sum(axis=1)
+            else:
+                out[:, byte : byte + count] += digits * (256 // (factor * base))
+        if np.any(self.runs[:, 4] == 3):
+            out = (out * 256 + 242) // 243
+        return out.astype(np.uint8)
 
 
 _NF4_LIKE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -173,14 +191,19 @@ def _q4_scales(blocks: Array) -> tuple[Array, Array]:
     return scales, minima
 
 
-def _affine(codes: Callable[[Array], Array], d: int, offset: int) -> Callable[[Array], Parts]:
+def _affine(codes: Packing, d: int, offset: int) -> Callable[[Array], Parts]:
     """Return the function of a type with an FP16 scale and an FP16 offset."""
     return lambda blocks: Parts(codes(blocks), _half(blocks, d), _half(blocks, offset))
 
 
-def _plain(codes: Callable[[Array], Array], d: int = 0) -> Callable[[Array], Parts]:
+def _plain(codes: Packing, d: int = 0) -> Callable[[Array], Parts]:
     """Return the function of a type with one FP16 scale."""
     return lambda blocks: Parts(codes(blocks), _half(blocks, d))
+
+
+def _from_table(codes: Packing, table: Array, count: int) -> Callable[[Array], Parts]:
+    """Return the function of a type whose first `count` bytes are codes of scales."""
+    return lambda blocks: Parts(codes(blocks), table[blocks[:, :count]])
 
 
 def _times(d: Array, factors: Array) -> Array:
@@ -192,15 +215,15 @@ def _times(d: Array, factors: Array) -> Array:
 def _q2_k(blocks: Array) -> Parts:
     scales = blocks[:, :16]
     return Parts(
-        _Q2_K(blocks), _times(_float(blocks, 80), scales & 15), -_times(_float(blocks, 82), scales >> 4)
+        _PACKINGS["Q2_K"](blocks), _times(_float(blocks, 80), scales & 15), -_times(_float(blocks, 82), scales >> 4)
     )  # fmt: skip
 
 
 def _q3_k(blocks: Array) -> Parts:
-    return Parts(_Q3_K(blocks), _times(_float(blocks, 108), _q3_scales(blocks)))
+    return Parts(_PACKINGS["Q3_K"](blocks), _times(_float(blocks, 108), _q3_scales(blocks)))
 
 
-def _with_minima(codes: Callable[[Array], Array]) -> Callable[[Array], Parts]:
+def _with_minima(codes: Packing) -> Callable[[Array], Parts]:
     def parts(blocks: Array) -> Parts:
         scales, minima = _q4_scales(blocks)
         return Parts(codes(blocks), _times(_float(blocks, 0), scales), -_times(_float(blocks, 2), minima))
@@ -209,33 +232,49 @@ def _with_minima(codes: Callable[[Array], Array]) -> Callable[[Array], Parts]:
 
 
 def _q6_k(blocks: Array) -> Parts:
-    return Parts(_Q6_K(blocks), _times(_float(blocks, 208), _view(blocks, 192, 208, "i1")))
+    return Parts(_PACKINGS["Q6_K"](blocks), _times(_float(blocks, 208), _view(blocks, 192, 208, "i1")))
 
 
 def _q8_k(blocks: Array) -> Parts:
-    return Parts(_Q8_K(blocks), _view(blocks, 0, 4, "<f4"))
+    return Parts(_PACKINGS["Q8_K"](blocks), _view(blocks, 0, 4, "<f4"))
 
 
 def _iq4_xs(blocks: Array) -> Parts:
     high = _fields(_view(blocks, 2, 4, "<u2"), range(0, 16, 2), 3).astype(np.uint8)
     scales = (_fields(blocks[:, 4:8], (0, 4), 15) | high << 4).astype(np.int8) - np.int8(32)
-    return Parts(_IQ4_XS(blocks), _times(_float(blocks, 0), scales))
+    return Parts(_PACKINGS["IQ4_XS"](blocks), _times(_float(blocks, 0), scales))
 
 
-_Q2_K = _codes(256, _moved(_Q2, 16))
-_Q3_K = _codes(256, [*_moved(_Q2, 32), *(_run(32 * k, 32, 0, k, 1, 4) for k in range(8))], 4)
-_Q6_K = _codes(
-    256,
-    [
+_PACKINGS = {
+    "Q4_0": Packing(32, _halves(2, 1, 16), 8),
+    "Q4_1": Packing(32, _halves(4, 1, 16)),
+    "Q5_0": Packing(32, [*_halves(6, 1, 16), *_bits(2, 32, 16)], 16),
+    "Q5_1": Packing(32, [*_halves(8, 1, 16), *_bits(4, 32, 16)]),
+    "Q8_0": Packing(32, [_run(0, 32, 2, 0, 8)]),
+    "Q2_K": Packing(256, _moved(_Q2, 16)),
+    "Q3_K": Packing(256, [*_moved(_Q2, 32), *(_run(32 * k, 32, 0, k, 1, 4) for k in range(8))], 4),
+    "Q4_K": Packing(256, _moved(_NIBBLES, 16)),
+    "Q5_K": Packing(256, [*_moved(_NIBBLES, 48), *(_run(32 * k, 32, 16, k, 1, 16) for k in range(8))]),
+    "Q6_K": Packing(256, [
         *(_run(128 * h + 64 * k, 64, 64 * h, 4 * k, 4) for h in range(2) for k in range(2)),
         *(_run(128 * h + 32 * k, 32, 128 + 32 * h, 2 * k, 2, 16) for h in range(2) for k in range(4)),
-    ],
-    32,
-)
-_Q8_K = _codes(256, [_run(0, 256, 4, 0, 8)])
-_IQ4_XS = _codes(256, _halves(8, 8, 16), 0, _NF4_LIKE)
-_MXFP4 = _codes(32, _halves(1, 1, 16), 0, _E2M1_TWICE)
-_NVFP4 = _codes(64, _halves(4, 4, 8), 0, _E2M1_TWICE)
+    ], 32),
+    "Q8_K": Packing(256, [_run(0, 256, 4, 0, 8)]),
+    "IQ4_NL": Packing(32, _halves(2, 1, 16), 0, _NF4_LIKE),
+    "IQ4_XS": Packing(256, _halves(8, 8, 16), 0, _NF4_LIKE),
+    "TQ1_0": Packing(256, [*_trits(0, 0, 32, 5), *_trits(160, 32, 16, 5), *_trits(240, 48, 4, 4)], 1),
+    "TQ2_0": Packing(256, _Q2, 1),
+    "MXFP4": Packing(32, _halves(1, 1, 16), 0, _E2M1_TWICE),
+    "NVFP4": Packing(64, _halves(4, 4, 8), 0, _E2M1_TWICE),
+    "Q1_0": Packing(128, _bits(2, 128), 0, (-1, 1)),
+}  # fmt: skip
+"""The codes of the types without a grid."""
+
+
+def packing_of(kind: GgufType) -> Packing:
+    """Return how the codes of a type without a grid are packed."""
+    return _PACKINGS[kind.name]
+
 
 _E8M0_HALF = np.ldexp(np.float32(1), np.arange(256) - 128).astype(np.float32)
 """Half of the number of a code of E8M0, since the codes count halves. The code 255 is 2**127, not NaN, as in ggml."""
@@ -250,7 +289,7 @@ def _unsigned_e4m3() -> Array:
     return numbers.astype(np.float32)
 
 
-_E4M3_HALF = _unsigned_e4m3()
+E4M3_HALF = _unsigned_e4m3()
 
 
 # -- grids -------------------------------------------------------------------------------------------------------------
@@ -362,33 +401,31 @@ _IQ3_XXS, _IQ3_S = _integers("IQ3_XXS", 62), _integers("IQ3_S", 15)
 _FOUR, _E2M1 = IntegerFormat("IQ4", -127, 113), _integers("E2M1 times 2", 12)
 
 _ROWS = (
-    GgufType("Q4_0", 2, 32, 18, 32, INT4, _plain(_codes(32, _halves(2, 1, 16), 8))),
-    GgufType("Q4_1", 3, 32, 20, 32, UINT4, _affine(_codes(32, _halves(4, 1, 16)), 0, 2)),
-    GgufType("Q5_0", 6, 32, 22, 32, INT5, _plain(_codes(32, [*_halves(6, 1, 16), *_bits(2, 32, 16)], 16))),
-    GgufType("Q5_1", 7, 32, 24, 32, UINT5, _affine(_codes(32, [*_halves(8, 1, 16), *_bits(4, 32, 16)]), 0, 2)),
-    GgufType("Q8_0", 8, 32, 34, 32, INT8, _plain(_codes(32, [_run(0, 32, 2, 0, 8)]))),
+    GgufType("Q4_0", 2, 32, 18, 32, INT4, _plain(_PACKINGS["Q4_0"])),
+    GgufType("Q4_1", 3, 32, 20, 32, UINT4, _affine(_PACKINGS["Q4_1"], 0, 2)),
+    GgufType("Q5_0", 6, 32, 22, 32, INT5, _plain(_PACKINGS["Q5_0"])),
+    GgufType("Q5_1", 7, 32, 24, 32, UINT5, _affine(_PACKINGS["Q5_1"], 0, 2)),
+    GgufType("Q8_0", 8, 32, 34, 32, INT8, _plain(_PACKINGS["Q8_0"])),
     GgufType("Q2_K", 10, 256, 84, 16, UINT2, _q2_k),
     GgufType("Q3_K", 11, 256, 110, 16, _integers("Q3_K", 4), _q3_k),
-    GgufType("Q4_K", 12, 256, 144, 32, UINT4, _with_minima(_codes(256, _moved(_NIBBLES, 16)))),
-    GgufType("Q5_K", 13, 256, 176, 32, UINT5,
-             _with_minima(_codes(256, [*_moved(_NIBBLES, 48), *(_run(32 * k, 32, 16, k, 1, 16) for k in range(8))]))),
+    GgufType("Q4_K", 12, 256, 144, 32, UINT4, _with_minima(_PACKINGS["Q4_K"])),
+    GgufType("Q5_K", 13, 256, 176, 32, UINT5, _with_minima(_PACKINGS["Q5_K"])),
     GgufType("Q6_K", 14, 256, 210, 16, INT6, _q6_k),
     GgufType("Q8_K", 15, 256, 292, 256, INT8, _q8_k),
     GgufType("IQ2_XXS", 16, 256, 66, 32, _IQ2, _iq2_xxs),
     GgufType("IQ2_XS", 17, 256, 74, 16, _IQ2, _iq2_xs),
     GgufType("IQ3_XXS", 18, 256, 98, 32, _IQ3_XXS, _iq3_xxs),
     GgufType("IQ1_S", 19, 256, 50, 32, _IQ1, _iq1_s),
-    GgufType("IQ4_NL", 20, 32, 18, 32, _FOUR, _plain(_codes(32, _halves(2, 1, 16), 0, _NF4_LIKE))),
+    GgufType("IQ4_NL", 20, 32, 18, 32, _FOUR, _plain(_PACKINGS["IQ4_NL"])),
     GgufType("IQ3_S", 21, 256, 110, 32, _IQ3_S, _iq3_s),
     GgufType("IQ2_S", 22, 256, 82, 16, _IQ2, _iq2_s),
     GgufType("IQ4_XS", 23, 256, 136, 32, _FOUR, _iq4_xs),
     GgufType("IQ1_M", 29, 256, 56, 16, _IQ1, _iq1_m),
-    GgufType("TQ1_0", 34, 256, 54, 256, TERNARY,
-             _plain(_codes(256, [*_trits(0, 0, 32, 5), *_trits(160, 32, 16, 5), *_trits(240, 48, 4, 4)], 1), 52)),
-    GgufType("TQ2_0", 35, 256, 66, 256, IntegerFormat("TQ2_0", -1, 2), _plain(_codes(256, _Q2, 1), 64)),
-    GgufType("MXFP4", 39, 32, 17, 32, _E2M1, lambda blocks: Parts(_MXFP4(blocks), _E8M0_HALF[blocks[:, :1]])),
-    GgufType("NVFP4", 40, 64, 36, 16, _E2M1, lambda blocks: Parts(_NVFP4(blocks), _E4M3_HALF[blocks[:, :4]])),
-    GgufType("Q1_0", 41, 128, 18, 128, TERNARY, _plain(_codes(128, _bits(2, 128), 0, (-1, 1)))),
+    GgufType("TQ1_0", 34, 256, 54, 256, TERNARY, _plain(_PACKINGS["TQ1_0"], 52)),
+    GgufType("TQ2_0", 35, 256, 66, 256, IntegerFormat("TQ2_0", -1, 2), _plain(_PACKINGS["TQ2_0"], 64)),
+    GgufType("MXFP4", 39, 32, 17, 32, _E2M1, _from_table(_PACKINGS["MXFP4"], _E8M0_HALF, 1)),
+    GgufType("NVFP4", 40, 64, 36, 16, _E2M1, _from_table(_PACKINGS["NVFP4"], E4M3_HALF, 4)),
+    GgufType("Q1_0", 41, 128, 18, 128, TERNARY, _plain(_PACKINGS["Q1_0"])),
 )  # fmt: skip
 
 GGUF_TYPES: dict[str, GgufType] = {row.name: row for row in _ROWS}
