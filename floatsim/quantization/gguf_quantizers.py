@@ -72,7 +72,8 @@ def _whole(x: Array) -> Array:
 def _away(x: Array) -> Array:
     """Return the nearest integers, ties away from zero."""
     whole = np.floor(np.abs(x))
-    return np.sign(x) * (whole + np.floor(2 * (np.abs(x) - whole)))
+    nearest: Array = np.sign(x) * (whole + np.floor(2 * (np.abs(x) - whole)))
+    return nearest
 
 
 def _with_sign(x: Array) -> Array:
