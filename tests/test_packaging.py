@@ -498,6 +498,7 @@ def test_wheel(tmp_path):
         "data/gpu-kernels/h200.json.gz",
         "tensorcore/sm_90.json",
         "explorer/page.js",
+        "quantization/gguf_grids.json",
     }
     assert {f"floatsim/{name}" for name in data} <= set(names)
     assert "# floatsim" in metadata

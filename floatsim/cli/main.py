@@ -23,6 +23,7 @@ import typer
 import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.call.options import RoundingOptions
+from floatsim.cli.checkpoints import is_checkpoint, show_checkpoint, survey_checkpoint
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -117,6 +118,7 @@ def formats_command(
 
 # -- floatsim show ---------------------------------------------------------------------------------------------------
 
+_CHECKPOINT = "a checkpoint (.gguf), whose tensors are listed"
 _SHOWN = ("fp32", "tf32", "fp16", "bf16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1")
 _FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "inexact": 1}
 
@@ -267,7 +269,8 @@ def _print_shown(given: str, main: dict[str, Any], others: list[dict[str, Any]],
 @app.command()
 def show(
     value: Annotated[
-        str | None, typer.Argument(help="A number: 0.1, 1/3, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly.")
+        str | None,
+        typer.Argument(help=f"A number: 0.1, 1/3, -1e-3, 0x1.8p3, inf, nan. Rounded once, exactly. Or {_CHECKPOINT}."),
     ] = None,
     fmt: Annotated[str, typer.Option("--format", "-f", help="The format to show in detail.")] = "fp32",
     code: Annotated[str | None, typer.Option(help="Show this code (0x3DCD, 0b..., 15821) of --format.")] = None,
@@ -279,9 +282,15 @@ def show(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain the rounding step by step.")] = False,
+    tensor: Annotated[str | None, typer.Option(help="Show this tensor of a checkpoint.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show a number in a format: its bits, neighbours and error, and its rounding to all formats."""
+    if value is not None and is_checkpoint(value):
+        show_checkpoint(value, tensor, as_json=as_json)
+        return
+    if tensor is not None:
+        raise BadInputError("--tensor is for a checkpoint: `floatsim show model.gguf --tensor NAME`")
     chosen = named_format(fmt, "--format")
     if (value is None) == (code is None):
         raise BadInputError(
@@ -326,7 +335,8 @@ def _code(text: str, fmt: FloatFormat) -> int:
 def survey(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME selects one array). "
+        typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME selects one array), or "
+                            "one checkpoint (.gguf), whose tensors are listed with the range of their numbers. "
                             "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
@@ -353,6 +363,11 @@ def survey(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
+    if files and any(is_checkpoint(file) for file in files):
+        if len(files) > 1 or multiply:
+            raise BadInputError(f"FILES: a checkpoint is surveyed alone and without --multiply, not {' '.join(files)}")
+        survey_checkpoint(files[0], as_json=as_json)
+        return
     if not out.parent.is_dir():
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):

@@ -3,6 +3,9 @@
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
 from floatsim.quantization.e8m0 import torch_e8m0
+from floatsim.quantization.gguf_file import GgufFile, GgufTensor
+from floatsim.quantization.gguf_quantizers import to_gguf
+from floatsim.quantization.gguf_types import GGUF_TYPES, GgufType, from_gguf
 from floatsim.quantization.hadamard_transform import NVFP4_SIGNS, hadamard
 from floatsim.quantization.integer import (
     INT2, INT3, INT4, INT5, INT6, INT7, INT8, IntegerFormat, MXINT8, TERNARY, UINT2, UINT3, UINT4, UINT5, UINT6, UINT7,
@@ -17,10 +20,10 @@ from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_element_format, as_scheme
 
 __all__ = [
-    "BINARY", "BNB_FP4", "DYNAMIC8", "DYNAMIC8_UNSIGNED", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8",
-    "IntegerFormat", "LookupFormat", "MXINT8", "NF4", "NVFP4_SIGNS", "P3109Block", "Quantized", "SCHEMES", "Scheme",
-    "TERNARY", "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "as_element_format", "as_scheme",
-    "best_scale", "block_dot", "block_product", "block_sum", "dequantize_blocks", "hadamard", "integer_matmul",
-    "llm_int8_matmul", "project_block", "quantize_blocks", "quantize_multiplier", "requantize", "scaled_matmul",
-    "torch_e8m0",
+    "BINARY", "BNB_FP4", "DYNAMIC8", "DYNAMIC8_UNSIGNED", "GGUF_TYPES", "GgufFile", "GgufTensor", "GgufType", "INT2",
+    "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "IntegerFormat", "LookupFormat", "MXINT8", "NF4", "NVFP4_SIGNS",
+    "P3109Block", "Quantized", "SCHEMES", "Scheme", "TERNARY", "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7",
+    "UINT8", "as_element_format", "as_scheme", "best_scale", "block_dot", "block_product", "block_sum",
+    "dequantize_blocks", "from_gguf", "hadamard", "integer_matmul", "llm_int8_matmul", "project_block",
+    "quantize_blocks", "quantize_multiplier", "requantize", "scaled_matmul", "to_gguf", "torch_e8m0",
 ]

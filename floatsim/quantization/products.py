@@ -356,8 +356,9 @@ def scaled_matmul(
     for q, name in ((a, "a"), (b, "b")):
         if not isinstance(q, Quantized):
             raise TypeError(f"{name} must be a result of fs.quantize_blocks, not {type(q).__name__}")
-        if q.zero_points is not None or q.tensor_scale is not None or len(q.shape) != 2:
-            raise ValueError(f"{name} must be a matrix without zero points and without a tensor scale, not {q}")
+        more = (q.zero_points, q.offsets, q.tensor_scale)
+        if any(each is not None for each in more) or len(q.shape) != 2:
+            raise ValueError(f"{name} must be a matrix without zero points, offsets and a tensor scale, not {q}")
     if a.shape[1] != b.shape[0]:
         raise ValueError(f"a {a.shape} and b {b.shape} do not fit: K is {a.shape[1]} in a and {b.shape[0]} in b")
     size = _block_of_k(a, b)

@@ -12,7 +12,14 @@ from floatsim.analysis.conversion_losses import FLUSHED, NORMAL, OVERFLOWED, SUB
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.interop import widened
-from floatsim.emulator.elementwise.block_scales import Piece, float_values, in_pieces, integer_values, table_values
+from floatsim.emulator.elementwise.block_scales import (
+    Piece,
+    affine_values,
+    float_values,
+    in_pieces,
+    integer_values,
+    table_values,
+)
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
 from floatsim.formats.call import CallOptions
@@ -78,6 +85,11 @@ def _zero_points_of(zero_points: Any, shape: tuple[int, ...], fmt: ElementFormat
     return array
 
 
+def _widened(x: FloatArray, fmt: FloatFormat) -> FloatArray:
+    """Return stored scales in the format of the arithmetic. Infinities of files stay infinities."""
+    return FloatArray(convert(x.codes, x.format, fmt, _NEAREST, False)[0], fmt)
+
+
 class NestedScales(NamedTuple):
     """Scales that are quantized themselves: a vector, less its mean.
 
@@ -124,6 +136,9 @@ class Quantized:
     nested : NestedScales, optional
         The scales as they are stored, if the scheme quantizes them: `quantized` and `offset`. `scales` has the numbers
         that are read back.
+    offsets : FloatArray, optional
+        Numbers that are added to the elements of a block after the scaling, in the shape of the scales, for an
+        IntegerFormat without zero points: the minima of Q4_1 and Q4_K in GGUF files.
 
     Raises
     ------
@@ -152,19 +167,28 @@ class Quantized:
     tensor_scale: FloatArray | None = None
     arithmetic: FloatFormat = field(default_factory=lambda: FP32)
     nested: NestedScales | None = None
+    offsets: FloatArray | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("scheme", Scheme), ("scales", FloatArray), ("arithmetic", FloatFormat)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, not {getattr(self, name)!r:.60}")
-        if not isinstance(self.tensor_scale, FloatArray | None):
-            raise TypeError(f"tensor_scale must be a FloatArray or None, not {self.tensor_scale!r:.60}")
+        for name in ("tensor_scale", "offsets"):
+            if not isinstance(getattr(self, name), FloatArray | None):
+                raise TypeError(f"{name} must be a FloatArray or None, not {getattr(self, name)!r:.60}")
         object.__setattr__(self, "codes", _codes_of(self.codes, self.format))
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
             raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
         if self.zero_points is not None:
             object.__setattr__(self, "zero_points", _zero_points_of(self.zero_points, self.scales.shape, self.format))
-        for name in ("codes", "scales", "zero_points", "tensor_scale"):
+        if self.offsets is not None:
+            if not isinstance(self.format, IntegerFormat) or self.zero_points is not None:
+                raise ValueError(f"offsets are for an integer format without zero points, not for {self.format.name}")
+            if self.offsets.shape != self.scales.shape:
+                raise ValueError(
+                    f"offsets {self.offsets.shape} do not have the shape of the scales, {self.scales.shape}"
+                )
+        for name in ("codes", "scales", "zero_points", "tensor_scale", "offsets"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _read_only(value))
@@ -195,8 +219,8 @@ class Quantized:
             return FloatArray(self.codes, self.format)
         return self._times(number(np.ones(self.scales.shape), self.arithmetic))
 
-    def _times(self, scales: FloatArray) -> FloatArray:
-        """Return the elements times the scales of their blocks, which are in the format of the arithmetic."""
+    def _times(self, scales: FloatArray, offsets: FloatArray | None = None) -> FloatArray:
+        """Return the elements times the scales of their blocks, plus their offsets, in the format of the arithmetic."""
         fmt, element, blocks = self.arithmetic, self.format, layout(self.scheme, self.shape).blocks
         codes, of_blocks = self.codes.reshape(blocks.shape), scales.codes.reshape(blocks.grid)
         zeros = None if self.zero_points is None else self.zero_points.reshape(blocks.grid).astype(fmt.dtype)
@@ -208,6 +232,8 @@ class Quantized:
                 float_values(codes, element, *where)
             elif isinstance(element, LookupFormat):
                 table_values(codes, element.table, *where)
+            elif offsets is not None:
+                affine_values(codes, element.fraction_bits, offsets.codes.reshape(blocks.grid), *where)
             else:
                 integer_values(codes, element.fraction_bits, zeros, *where)
 
@@ -218,7 +244,8 @@ class Quantized:
         """Return the numbers that the codes and scales stand for.
 
         The product of the element and the scale of its block is rounded once, to the format of the arithmetic. With a
-        tensor scale, the scale of the block is first multiplied by it and rounded. `format` adds one more rounding. All
+        tensor scale, the scale of the block is first multiplied by it and rounded. Offsets are added with one more
+        rounding. `format` adds one more rounding. All
         roundings are to nearest, ties to even.
 
         Parameters
@@ -232,10 +259,10 @@ class Quantized:
             In the shape of the tensor.
         """
         fmt = self.arithmetic
-        scales = to_format(self.scales, fmt)
+        scales = _widened(self.scales, fmt)
         if self.tensor_scale is not None:
-            scales = rounded("multiply", scales, to_format(self.tensor_scale, fmt))
-        result = self._times(scales)
+            scales = rounded("multiply", scales, _widened(self.tensor_scale, fmt))
+        result = self._times(scales, None if self.offsets is None else _widened(self.offsets, fmt))
         if format is None or as_format(format) == fmt:
             return result
         target = as_format(format)
@@ -280,7 +307,7 @@ class Quantized:
             highest, lowest = element.max, element.min
         kinds[after == 0] = FLUSHED
         ends = [self._filled(end).values for end in (highest, lowest)]
-        kinds[(before > ends[0]) | (before < ends[1])] = OVERFLOWED
+        kinds[(before > np.maximum(*ends)) | (before < np.minimum(*ends))] = OVERFLOWED
         classified: NDArray[np.intp] = kinds[np.isfinite(before) & (before != 0)].astype(np.intp)
         return classified
 
@@ -298,11 +325,12 @@ class Quantized:
 
     @property
     def nbits(self) -> int:
-        """The size of the codes, packed, and of the scales and zero points, in bits."""
+        """The size of the codes, packed, and of the scales, zero points and offsets, in bits."""
         scales = self.scales.size * self.scales.format.bits if self.nested is None else self.nested.nbits
         zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
         whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
-        return int(self.codes.size * self.format.bits + scales + zero_points + whole)
+        offsets = 0 if self.offsets is None else self.offsets.size * self.offsets.format.bits
+        return int(self.codes.size * self.format.bits + scales + zero_points + whole + offsets)
 
     def __repr__(self) -> str:
         scheme = self.scheme
@@ -310,4 +338,5 @@ class Quantized:
                  f"scales {self.scales.format.name} {self.scales.shape}"]  # fmt: skip
         if self.tensor_scale is not None:
             parts.append(f"tensor scale {self.tensor_scale.item():.6g}")
-        return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''})"
+        last = ", offsets" if self.offsets is not None else ""
+        return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''}{last})"

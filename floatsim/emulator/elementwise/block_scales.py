@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.quantization import blocks as loops
+from floatsim_kernels.quantization import packed as packed_loops
 from floatsim_kernels.quantization import scales as scale_loops
 from floatsim_kernels.runtime import cpu as machine
 
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 __all__ = [
-    "Blocks", "LookUp", "Piece", "environment_is_default", "float_codes", "float_values", "in_pieces", "integer_codes",
+    "Blocks", "LookUp", "Piece", "affine_values", "environment_is_default", "float_codes", "float_values", "in_pieces",
+    "integer_codes",
     "integer_values", "largest", "largest_of_piece", "largest_of_signs", "largest_of_signs_of_piece", "nearest",
     "numbers_of", "nvfp4_scales", "pieces", "powers_of_two", "scaled", "shift_to_codes", "table_values",
-    "usable_scales",
+    "unpacked_codes", "unpacked_points", "usable_scales",
 ]  # fmt: skip
 
 _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1.3 times as long (November 2026)
@@ -513,6 +515,27 @@ def integer_values(
     )  # fmt: skip
 
 
+def affine_values(
+    codes: Array, fraction_bits: int, offsets: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece,
+    out: Array,
+) -> None:  # fmt: skip
+    """Do what `integer_values` does, without zero points, and add the offsets of the blocks, with a second rounding.
+
+    The offsets are codes of `fmt`, like the scales.
+    """
+    part, dtype = piece.of(codes), _DTYPES[fmt]
+    unit = np.array([2.0**-fraction_bits, 0, 0], dtype)
+    if not environment_is_default():
+        _times_scales((part.astype(dtype) * unit[0]).view(fmt.code_dtype), scales, fmt, blocks, piece, out)
+        operands = [(piece.of(out).copy(), fmt), (_spread(offsets, blocks, piece), fmt)]
+        piece.of(out)[...] = elementwise("add", operands, fmt, _NEAREST, False)[0]
+        return
+    loops.affine_values(fmt.bits)(
+        part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], offsets.view(dtype)[piece.matrix],
+        _NO_PARAMS, unit, piece.of(out).view(dtype).reshape(-1),
+    )  # fmt: skip
+
+
 def table_values(
     codes: Array, table: Array, scales: Array, fmt: FloatFormat, blocks: Blocks, piece: Piece, out: Array
 ) -> None:
@@ -527,3 +550,48 @@ def table_values(
         part.reshape(-1), *_place(blocks, piece), scales.view(dtype)[piece.matrix], zeros, numbers, ends,
         piece.of(out).view(dtype).reshape(-1),
     )  # fmt: skip
+
+
+# -- packed codes ------------------------------------------------------------------------------------------------------
+
+_NO_TABLE = np.zeros(0, np.int8)
+_PACKED_PIECE = 1 << 18  # elements
+
+
+def _in_rows(title: str, rows: int, width: int, work: Callable[[slice], None]) -> None:
+    """Call `work` on slices of rows of `width` elements, on all threads if there are many elements."""
+    step = max(1, _PACKED_PIECE // width)
+    slices = [slice(start, min(rows, start + step)) for start in range(0, rows, step)]
+    if slices:
+        parallel.run(slices, work, parallel.get_num_threads() if rows * width > _WORTH_THREADS else 1, title)
+
+
+def unpacked_codes(blocks: Array, size: int, runs: Array, bias: int, table: Array | None) -> Array:
+    """Return the codes (blocks, size) of packed blocks (blocks, bytes): `packed.unpack` has the parameters."""
+    out, entries = np.empty((len(blocks), size), np.int8), _NO_TABLE if table is None else table
+    source = np.ascontiguousarray(blocks)
+    _in_rows("unpack", len(blocks), size,
+             lambda part: packed_loops.unpack(source[part], runs, bias, entries, out[part]))  # fmt: skip
+    return out
+
+
+_MASKS = np.array([[255 * (byte >> j & 1) for j in range(8)] for byte in range(256)], np.uint8).view("<u8").ravel()
+"""For each byte of signs, a byte of ones for each negative element."""
+
+
+def unpacked_points(index: Array, signs: Array, grid: Array) -> Array:
+    """Return the points (blocks, elements) of a grid, int8 (points, 4 or 8), with signs.
+
+    `index` is (blocks, points). `signs` is (blocks, elements / 8): the lowest bit of a byte is the first element. The
+    points have no zeros, or there are no signs.
+    """
+    width = grid.shape[1]
+    words = np.ascontiguousarray(grid).view(f"<u{width}").ravel().astype(np.uint64)
+    out = np.empty((len(index), index.shape[1] * width), np.int8)
+
+    def work(part: slice) -> None:
+        flat = np.ascontiguousarray(index[part]).reshape(-1), np.ascontiguousarray(signs[part]).reshape(-1)
+        packed_loops.points(*flat, words, _MASKS, out[part].reshape(-1).view(np.uint64))
+
+    _in_rows("unpack", out.shape[0], out.shape[1], work)
+    return out

@@ -328,6 +328,21 @@ def integer_values(bits, shifts):
     return walk(element, no_fields, shifts)
 
 
+@functools.cache
+def affine_values(bits):
+    """Return the kernel that writes the integers times their scales plus the offset of their block, each rounded.
+
+    The integers count units of ends[0], a power of two. The offsets are given as the zero points.
+    """
+    kind = _FLOATS[bits]
+
+    @inline
+    def element(code, scale, zero, g, ends):
+        return ((kind(code) * ends[0]) * scale) + zero
+
+    return walk(element, no_fields, True)
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 _MAGNITUDE, _SIGN_PLACE = np.int32(0x7FFFFFFF), np.int32(31)

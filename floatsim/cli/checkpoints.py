@@ -1,0 +1,162 @@
+"""Checkpoint files in `floatsim show` and `floatsim survey`: the tensors of a file, their storage and their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from floatsim.cli.console import BadInputError, one_line, print_columns, print_json, rich_console, track
+from floatsim.formats._validation import nearest_name
+
+if TYPE_CHECKING:
+    from floatsim.quantization.gguf_file import GgufFile, GgufTensor
+
+__all__ = ["SUFFIXES", "is_checkpoint", "show_checkpoint", "survey_checkpoint"]
+
+SUFFIXES = (".gguf",)
+_LISTED = 12  # names in a message, and numbers of a tensor that are shown
+
+
+def is_checkpoint(argument: str | None) -> bool:
+    """Return whether an argument is the name of a checkpoint file."""
+    return argument is not None and Path(argument.strip()).suffix.lower() in SUFFIXES
+
+
+def _opened(argument: str, option: str) -> GgufFile:
+    from floatsim.quantization.gguf_file import GgufFile
+
+    path = Path(argument.strip())
+    if not path.exists():
+        raise BadInputError(f"{option}: there is no file {path}")
+    try:
+        return GgufFile(path)
+    except (ValueError, OSError) as error:
+        raise BadInputError(f"{option}: {one_line(error)}") from None
+
+
+def _tensor(file: GgufFile, name: str) -> GgufTensor:
+    if name in file:
+        return file[name]
+    near = nearest_name(name, list(file))
+    hint = f"did you mean {near!r}? " if near is not None else ""
+    first = ", ".join(list(file)[:_LISTED]) + (", ..." if len(file) > _LISTED else "")
+    raise BadInputError(f"--tensor: {file.path} has no tensor {name!r}; {hint}it has {first or 'no tensor'}")
+
+
+def _storage(tensor: GgufTensor) -> dict[str, Any]:
+    count = math.prod(tensor.shape)
+    return {"name": tensor.name, "type": tensor.type, "shape": list(tensor.shape),
+            "bits": tensor.nbits / count if count else None}  # fmt: skip
+
+
+# -- floatsim show -----------------------------------------------------------------------------------------------------
+
+
+def _plain(x: Any) -> Any:
+    """Return a number or a list for JSON, and the first entries of a long list."""
+    return [*x[:_LISTED], "..."] if isinstance(x, list) and len(x) > _LISTED else x
+
+
+def show_checkpoint(argument: str, name: str | None, *, as_json: bool) -> None:
+    """Print the tensors of a file, or one tensor: its storage, its scales and its first numbers."""
+    file = _opened(argument, "FILE")
+    if name is not None:
+        _show_tensor(_tensor(file, name), as_json=as_json)
+        return
+    rows = [_storage(tensor) for tensor in file.values()]
+    if as_json:
+        metadata = {key: _plain(value) for key, value in file.metadata.items()}
+        print_json({"file": str(file.path), "metadata": metadata, "tensors": rows})
+        return
+    console = rich_console()
+    for key, value in file.metadata.items():
+        console.print(f"{key}: {_plain(value)!r:.100}", markup=False, soft_wrap=True)
+    _print_rows(console, rows)
+
+
+def _short(x: float | None) -> str:
+    return "" if x is None else f"{x:.4g}"
+
+
+def _print_rows(console: Any, rows: list[dict[str, Any]]) -> None:
+    heads = [("tensor", "left"), ("type", "left"), ("shape", "right"), ("bits", "right")]
+    print_columns(console, heads, [
+        (row["name"], row["type"], "x".join(map(str, row["shape"])), _short(row["bits"]))
+        for row in rows
+    ])  # fmt: skip
+
+
+def _show_tensor(tensor: GgufTensor, *, as_json: bool) -> None:
+    facts = _storage(tensor)
+    if tensor.is_quantized:
+        q = tensor.quantized()
+        facts |= {"elements": q.format.name, "group": q.scheme.block[1], "scale_format": q.scales.format.name,
+                  "scales": _first(q.scales.values), "codes": _first(q.codes)}  # fmt: skip
+        if q.offsets is not None:
+            facts["offsets"] = _first(q.offsets.values)
+        facts["values"] = _first(q.values)
+    else:
+        facts["values"] = _first(tensor.values)
+    if as_json:
+        print_json(facts)
+        return
+    console = rich_console()
+    for key, value in facts.items():
+        shown = ", ".join(f"{x:.6g}" for x in value) if isinstance(value, list) else value
+        console.print(f"{key:13}{shown}", markup=False, soft_wrap=True)
+
+
+def _first(x: Any) -> list[Any]:
+    """Return the first numbers of an array."""
+    found: list[Any] = x.reshape(-1)[:_LISTED].tolist()
+    return found
+
+
+# -- floatsim survey ---------------------------------------------------------------------------------------------------
+
+
+def _measured(tensor: GgufTensor) -> dict[str, Any]:
+    """Return the facts about the numbers of a tensor, which is read in pieces."""
+    import numpy as np
+
+    count = zeros = special = 0
+    least, largest, squares = math.inf, 0.0, 0.0
+    for piece in tensor.pieces():
+        numbers = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
+        magnitudes = np.abs(numbers.astype(np.float64))
+        special += piece.size - numbers.size
+        nonzero = magnitudes[magnitudes > 0]
+        zeros += numbers.size - nonzero.size
+        least, largest = float(nonzero.min(initial=least)), float(nonzero.max(initial=largest))
+        squares += float(np.square(magnitudes).sum())
+        count += numbers.size
+    return {"zeros": zeros, "not_finite": special, "smallest": least if largest else None,
+            "largest": largest if count else None, "rms": math.sqrt(squares / count) if count else None}  # fmt: skip
+
+
+def _surveyed(file: Mapping[str, GgufTensor]) -> Iterator[dict[str, Any]]:
+    for tensor in track(list(file.values())):
+        yield _storage(tensor) | _measured(tensor)
+
+
+def survey_checkpoint(argument: str, *, as_json: bool) -> None:
+    """Print one row for each tensor of a file: its storage and the range of its numbers."""
+    file = _opened(argument, "FILES")
+    rows = list(_surveyed(file))
+    whole = sum(tensor.nbits for tensor in file.values())
+    numbers = sum(math.prod(tensor.shape) for tensor in file.values())
+    if as_json:
+        print_json({"file": str(file.path), "numbers": numbers, "bits": whole / max(numbers, 1), "tensors": rows})
+        return
+    heads = [(head, "left" if head in ("tensor", "type") else "right") for head in (
+        "tensor", "type", "shape", "bits", "zeros", "smallest", "largest", "rms", "NaN, inf")]  # fmt: skip
+    console = rich_console()
+    print_columns(console, heads, [
+        (row["name"], row["type"], "x".join(map(str, row["shape"])),
+         *(_short(row[key]) for key in ("bits", "zeros", "smallest", "largest", "rms")),
+         str(row["not_finite"]) if row["not_finite"] else "")
+        for row in rows
+    ])  # fmt: skip
+    console.print(f"\n{len(rows)} tensors, {numbers} numbers, {whole / max(numbers, 1):.4g} bits for each")

@@ -1,0 +1,556 @@
+"""Quantize a tensor into the blocks of a GGUF file, with the rules of ggml and, optionally, with weights.
+
+The rules are those of ggml's reference functions (ggml-quants.c, MIT licence, see NOTICE). All arithmetic is in FP32,
+each operation rounded, and all sums go from the first element to the last, as ggml's loops do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floatsim.arrays.array.conversion import read_floats
+from floatsim.arrays.array.float_array import FloatArray
+from floatsim.emulator.elementwise.block_scales import environment_is_default
+from floatsim.formats import FP32
+from floatsim.formats._validation import every_name_hint
+from floatsim.quantization.gguf_types import E4M3_HALF, GgufType, as_gguf_type, packing_of
+from floatsim.quantization.scales import to_format
+
+__all__ = ["QUANTIZED_TYPES", "to_gguf"]
+
+Array: TypeAlias = NDArray[Any]
+
+_F = np.float32
+_TINY = _F(1e-15)  # GROUP_MAX_EPS of ggml: a group of smaller numbers is a group of zeros
+_CHUNK = 1 << 18  # elements that are quantized at a time
+
+
+class Rows(NamedTuple):
+    """Blocks of elements (blocks, elements), their weights or None, and the mean square of the row of each block."""
+
+    x: Array
+    weights: Array | None
+    mean_square: Array
+
+    def groups(self, width: int) -> tuple[Array, Array | None]:
+        """Return elements and weights in groups, (groups, width)."""
+        return self.x.reshape(-1, width), None if self.weights is None else self.weights.reshape(-1, width)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _sum(terms: Array) -> Array:
+    """Return the sums along the last axis, in order, each addition rounded to FP32."""
+    total: Array = np.add.accumulate(terms, axis=-1, dtype=np.float32)[..., -1]
+    return total
+
+
+def _inverse(d: Array) -> Array:
+    return np.where(d == 0, _F(0), _F(1) / d)
+
+
+_MAGIC = _F(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
+
+
+def _nearest(x: Array) -> Array:
+    """Return the nearest integers, ties to even, as ggml's nearest_int: beyond +-2**22 the bits of a sum, NaN is 0."""
+    bits = np.asarray(x + _MAGIC, np.float32).view(np.int32)
+    whole: Array = ((bits & 0x7FFFFF) - 0x400000).astype(np.float32)
+    return whole
+
+
+def _whole(x: Array) -> Array:
+    """Return whole numbers, and 0 for infinity, NaN and numbers beyond 32 bits, as a conversion on x86 has it."""
+    return np.where(np.abs(x) < 2.0**31, x, _F(0))
+
+
+def _away(x: Array) -> Array:
+    """Return the nearest integers, ties away from zero."""
+    whole = np.floor(np.abs(x))
+    nearest: Array = np.sign(x) * (whole + np.floor(2 * (np.abs(x) - whole)))
+    return nearest
+
+
+def _with_sign(x: Array) -> Array:
+    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for a group of zeros."""
+    return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1) + _F(0)
+
+
+def _ends(x: Array) -> tuple[Array, Array]:
+    """Return the first of the smallest and of the largest elements of each group, (groups, 1): the sign of a zero."""
+    found = (each(x, axis=-1, keepdims=True) for each in (np.argmin, np.argmax))
+    low, high = (np.take_along_axis(x, index, axis=-1) for index in found)
+    return low, high
+
+
+def _halves(*numbers: Array) -> list[Array]:
+    """Return FP32 numbers (blocks,) as bytes of FP16 numbers, (blocks, 2) each."""
+    return [np.ascontiguousarray(x.reshape(-1, 1).astype("<f2")).view(np.uint8) for x in numbers]
+
+
+def _float(half: Array) -> Array:
+    return half.view("<f2").astype(np.float32)
+
+
+# -- fits: the scale and the codes of groups ---------------------------------------------------------------------------
+
+
+def _symmetric(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
+    """Return scales and codes, from 0 to 2 nmax - 1, of the best of 19 scales around -nmax / (largest element)."""
+    peak = _with_sign(x)
+    products = weights * x
+
+    def attempt(step: int) -> tuple[Array, Array, Array]:
+        inverse = -(_F(nmax) + _F(0.1) * _F(step)) / peak
+        codes = np.clip(_nearest(inverse * x), -nmax, nmax - 1)
+        return codes, _sum(products * codes), _sum(weights * codes * codes)
+
+    codes, cross, square = attempt(0)
+    scale = np.where(square != 0, cross / square, _F(0))
+    best = scale * cross
+    for step in [*range(-9, 0), *range(1, 10)]:
+        other, cross, square = attempt(step)
+        better = (square > 0) & (cross * cross > best * square)
+        scale = np.where(better, cross / square, scale)
+        best = np.where(better, scale * cross, best)
+        codes = np.where(better[:, None], other, codes)
+    zero = np.abs(peak[:, 0]) < _TINY
+    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes + nmax)
+
+
+def _moved(
+    x: Array, weights: Array, codes: Array, sums: tuple[Array, Array], ends: tuple[int, int], strict: bool
+) -> tuple[Array, Array]:
+    """Move single codes while the weighted squared error falls, at most five times each, in place.
+
+    `sums` are sum(w * x * code) and sum(w * code * code). Return those after the moves. With `strict`, the sum of
+    squares without the element must be positive, too.
+    """
+    cross, square = sums
+    for _ in range(5):
+        changed = False
+        for i in range(x.shape[1]):
+            w, product, code = weights[:, i], weights[:, i] * x[:, i], codes[:, i]
+            rest, rest_square = cross - product * code, square - w * code * code
+            moved = np.clip(_nearest(x[:, i] * rest_square / rest), *ends)
+            able = (rest > 0) & (moved != code) & ((rest_square > 0) if strict else True)
+            rest, rest_square = rest + product * moved, rest_square + w * moved * moved
+            better = able & (rest_square > 0) & (rest * rest * square > cross * cross * rest_square)
+            codes[:, i] = np.where(better, moved, code)
+            cross, square = np.where(better, rest, cross), np.where(better, rest_square, square)
+            changed = changed or bool(better.any())
+        if not changed:
+            break
+    return cross, square
+
+
+def _refined(x: Array, nmax: int) -> tuple[Array, Array]:
+    """Return scales and codes, from 0 to 2 nmax - 1, for the weights x * x (Q3_K)."""
+    peak = _with_sign(x)
+    codes = np.clip(_nearest((-_F(nmax) / peak) * x), -nmax, nmax - 1)
+    weights = x * x
+    sums = _sum(weights * x * codes), _sum(weights * codes * codes)
+    cross, square = _moved(x, weights, codes, sums, (-nmax, nmax - 1), strict=False)
+    zero = np.abs(peak[:, 0]) < _TINY
+    scale = np.where(square > 0, cross / square, _F(0))
+    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes + nmax)
+
+
+def _positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
+    """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups."""
+    peak = np.maximum(x.max(axis=-1, keepdims=True), _F(0))
+
+    def error(inverse: Array, top: int | None) -> Array:
+        codes = _nearest(inverse * x)
+        codes = codes if top is None else np.minimum(codes, top)
+        rest = x - (_F(1) / inverse) * codes
+        return _sum(weights * rest * rest)
+
+    inverse = _F(nmax) / peak
+    best = error(inverse, None)
+    for step in [*range(-4, 0), *range(1, 5)]:
+        other = (_F(0.1) * _F(step) + _F(nmax)) / peak
+        found = error(other, nmax)
+        better = found < best
+        best = np.where(better, found, best)
+        inverse = np.where(better[:, None], other, inverse)
+    codes = np.minimum(_nearest(inverse * x), nmax)
+    sums = _sum(weights * x * codes), _sum(weights * codes * codes)
+    cross, square = _moved(x, weights, codes, sums, (-(1 << 24), nmax), strict=True)
+    zero = peak[:, 0] < _TINY
+    scale = np.where(square > 0, cross / square, _F(0))
+    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes)
+
+
+class Search(NamedTuple):
+    """The candidates of `_affine`: (first + step * k + nmax) / range for k from 0 to `steps`."""
+
+    first: float
+    step: float
+    steps: int
+    absolute: bool = False
+    """Whether the error is the absolute one, not the squared one."""
+
+
+def _affine(x: Array, nmax: int, weights: Array, search: Search) -> tuple[Array, Array, Array]:
+    """Return scales, minima (their negatives) and codes, from 0 to nmax, of the best weighted fit."""
+    low, high = (end[:, 0] for end in _ends(x))
+    whole, moment = _sum(weights), _sum(weights * x)
+    low = np.where(low > 0, _F(0), low)
+    flat = high <= low
+
+    def error(scale: Array, least: Array, codes: Array) -> Array:
+        rest = scale[:, None] * codes + least[:, None] - x
+        return _sum(weights * (np.abs(rest) if search.absolute else rest * rest))
+
+    inverse = _F(nmax) / (high - low)
+    scale = _F(1) / inverse
+    codes = np.clip(_nearest(inverse[:, None] * (x - low[:, None])), 0, nmax)
+    best = error(scale, low, codes)
+    for k in range(search.steps + 1):
+        inverse = (_F(search.first) + _F(search.step) * _F(k) + _F(nmax)) / (high - low)
+        scaled = inverse[:, None] * (x - low[:, None])
+        other = np.where(scaled > 0, _nearest(np.minimum(scaled, _F(nmax))), _F(0))
+        weighted = weights * other
+        first, second, cross = _sum(weighted), _sum(weighted * other), _sum(weighted * x)
+        determinant = whole * second - first * first
+        new_scale = (whole * cross - moment * first) / determinant
+        new_low = (second * moment - first * cross) / determinant
+        above = new_low > 0
+        new_scale, new_low = np.where(above, cross / second, new_scale), np.where(above, _F(0), new_low)
+        found = error(new_scale, new_low, other)
+        better = (determinant > 0) & (found < best)
+        best = np.where(better, found, best)
+        codes = np.where(better[:, None], other, codes)
+        scale, low = np.where(better, new_scale, scale), np.where(better, new_low, low)
+    return np.where(flat, _F(0), scale), -low, np.where(flat[:, None], 0, codes)
+
+
+# -- types of one scale ------------------------------------------------------------------------------------------------
+
+
+def _row_weights(rows: Rows) -> Array:
+    """Return the weights of elements: the given ones times sqrt(mean square of the row + x * x)."""
+    found: Array = rows.weights * np.sqrt(rows.mean_square[:, None] + rows.x * rows.x)
+    return found
+
+
+def _signed_absmax(nmax: int) -> Callable[[Rows], tuple[Array, list[Array]]]:
+    """Q4_0, Q5_0: the element of the largest magnitude becomes the code 0."""
+
+    def quantize(rows: Rows) -> tuple[Array, list[Array]]:
+        if rows.weights is not None:
+            d, codes = _symmetric(rows.x, nmax, _row_weights(rows))
+            return codes, _halves(d)
+        d = _with_sign(rows.x) / _F(-nmax)
+        codes = _whole(np.trunc(rows.x * _inverse(d) + _F(nmax + 0.5)))
+        return np.minimum(codes, 2 * nmax - 1), _halves(d)
+
+    return quantize
+
+
+def _min_max(nmax: int) -> Callable[[Rows], tuple[Array, list[Array]]]:
+    """Q4_1, Q5_1: the range from the smallest to the largest element."""
+
+    def quantize(rows: Rows) -> tuple[Array, list[Array]]:
+        if rows.weights is not None:
+            d, minima, codes = _affine(rows.x, nmax, _row_weights(rows), Search(-0.9, 0.05, 36))
+            return codes, _halves(d, -minima)
+        low, high = _ends(rows.x)
+        d = (high - low) / _F(nmax)
+        codes = _whole(np.trunc((rows.x - low) * _inverse(d) + _F(0.5)))
+        return np.minimum(codes, nmax), _halves(d, low)
+
+    return quantize
+
+
+def _absmax(largest: int, bias: int) -> Callable[[Rows], tuple[Array, list[Array]]]:
+    """Q8_0, TQ1_0, TQ2_0: the largest magnitude becomes the largest code, ties away from zero. No weights."""
+
+    def quantize(rows: Rows) -> tuple[Array, list[Array]]:
+        d = np.abs(rows.x).max(axis=1, keepdims=True) / _F(largest)
+        return _whole(_away(rows.x * _inverse(d))) + bias, _halves(d)
+
+    return quantize
+
+
+def _signs(rows: Rows) -> tuple[Array, list[Array]]:
+    """Q1_0: the signs, and the mean magnitude. No weights."""
+    return rows.x >= 0, _halves(_sum(np.abs(rows.x)) / _F(rows.x.shape[1]))
+
+
+_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+
+
+def _nearest_e2m1(x: Array, d: Array) -> Array:
+    """Return the first of the nearest codes. `x` is (groups, elements), and `d` (groups, 1) half of the scale."""
+    best, codes = np.abs(d * _E2M1[0] - x), np.zeros(x.shape)
+    for code in range(1, 16):
+        error = np.abs(d * _E2M1[code] - x)
+        better = error < best
+        codes, best = np.where(better, code, codes), np.where(better, error, best)
+    return codes
+
+
+def _mxfp4(rows: Rows) -> tuple[Array, list[Array]]:
+    """Quantize to MXFP4: the exponent of the largest magnitude, less two. No weights."""
+    peak = np.abs(rows.x).max(axis=1, keepdims=True)
+    exponent = np.where(peak > 0, np.floor(np.log2(peak)) + _F(125), _F(0)).astype(np.int64).astype(np.uint8)
+    d = np.ldexp(_F(1), exponent.astype(np.int32) - 128).astype(np.float32)
+    return _nearest_e2m1(rows.x, d), [exponent]
+
+
+def _unsigned_e4m3(x: Array) -> Array:
+    """Return the codes of NVFP4's scales as ggml rounds them: the bit below the last one is added to it."""
+    x = np.clip(x, _F(0), _F(448))
+    bits = x.view(np.uint32)
+    exponent = (bits >> 23 & 255).astype(np.int32) - 120
+    rounded = (exponent << 3) + (bits >> 20 & 7).astype(np.int32) + (bits >> 19 & 1).astype(np.int32)
+    small = np.clip((x * _F(512) + _F(0.5)).astype(np.int32), 0, 7)
+    codes = np.where(exponent <= 0, small, np.where((exponent >= 15) | (rounded >= 120), 0x7E, rounded))
+    return np.where(x <= 0, 0, codes).astype(np.uint8)
+
+
+def _nvfp4(rows: Rows) -> tuple[Array, list[Array]]:
+    """Quantize to NVFP4 without a scale of the tensor. No weights."""
+    x = rows.x.reshape(-1, 16)
+    codes = _unsigned_e4m3(np.abs(x).max(axis=1, keepdims=True) / _F(6))
+    return _nearest_e2m1(x, E4M3_HALF[codes]).reshape(rows.x.shape), [codes.reshape(-1, 4)]
+
+
+# -- K types -----------------------------------------------------------------------------------------------------------
+
+
+def _again(x: Array, d: Array, low: Array | None, ends: tuple[int, int], codes: Array) -> Array:
+    """Return the codes for the rounded scales, and minima, of groups. Groups of scale 0 keep their codes."""
+    shifted = x if low is None else x + low[:, None]
+    found = np.clip(_nearest(shifted / d[:, None]), *ends) - ends[0]
+    return np.where((d == 0)[:, None], codes, found)
+
+
+def _with_minima(
+    nmax: int, top: int, width: int, search: Search, magnitudes: bool
+) -> Callable[[Rows], tuple[Array, list[Array], Array, Array]]:
+    """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`."""
+
+    def quantize(rows: Rows) -> tuple[Array, list[Array], Array, Array]:
+        x, weights = rows.groups(width)
+        count = rows.x.shape[1] // width
+        if weights is None:
+            own = np.abs(x) if magnitudes else np.sqrt(_sum(x * x) / _F(width))[:, None] + np.abs(x)
+            scales, minima, codes = _affine(x, nmax, own, search)
+            scales, minima = scales.reshape(-1, count), minima.reshape(-1, count)
+            whole = []
+            for numbers in (scales, minima):
+                peak = np.maximum(numbers.max(axis=1, keepdims=True), _F(0))
+                inverse = np.where(peak > 0, _F(top) / peak, _F(0))
+                integers = _nearest(inverse * numbers).astype(np.int32).astype(np.uint8)
+                whole.append((peak / _F(top), np.minimum(integers, top)))
+            (d, steps), (low, low_steps) = whole
+        else:
+            square = _sum(rows.x * rows.x)
+            square = square / _F(256) if magnitudes else _F(2) * square / _F(256)
+            own = weights * np.sqrt(np.repeat(square, count)[:, None] + x * x)
+            scales, minima, codes = _affine(x, nmax, own, Search(-0.9, 0.05, 36))
+            of_groups = _sum(own).reshape(-1, count)
+            d, steps = _positive(scales.reshape(-1, count), top, of_groups)
+            low, low_steps = _positive(minima.reshape(-1, count), top, of_groups)
+        halves = _halves(d, low)
+        rounded, rounded_low = (_float(half) for half in halves)
+        steps, low_steps = steps.astype(np.uint8), low_steps.astype(np.uint8)
+        group_d = (rounded * steps.astype(np.float32)).ravel()
+        group_low = (rounded_low * low_steps.astype(np.float32)).ravel()
+        codes = _again(x, group_d, group_low, (0, nmax), codes)
+        return codes.reshape(rows.x.shape), halves, steps, low_steps
+
+    return quantize
+
+
+_Q2 = _with_minima(3, 15, 16, Search(-0.5, 0.1, 15, absolute=True), magnitudes=True)
+_Q4 = _with_minima(15, 63, 32, Search(-1.0, 0.1, 20), magnitudes=False)
+_Q5 = _with_minima(31, 63, 32, Search(-0.5, 0.1, 15), magnitudes=False)
+
+
+def _q2_k(rows: Rows) -> tuple[Array, list[Array]]:
+    codes, halves, scales, minima = _Q2(rows)
+    return codes, [scales | minima << 4, *halves]
+
+
+def _packed_scales(scales: Array, minima: Array) -> Array:
+    """Return 8 scales and 8 minima of 6 bits in 12 bytes, as `from_gguf` reads them."""
+    first = scales[:, :4] | (scales[:, 4:] >> 4 << 6)
+    second = minima[:, :4] | (minima[:, 4:] >> 4 << 6)
+    return np.concatenate([first, second, (scales[:, 4:] & 15) | (minima[:, 4:] & 15) << 4], axis=1)
+
+
+def _of_q4(
+    own: Callable[[Rows], tuple[Array, list[Array], Array, Array]],
+) -> Callable[[Rows], tuple[Array, list[Array]]]:
+    def quantize(rows: Rows) -> tuple[Array, list[Array]]:
+        codes, halves, scales, minima = own(rows)
+        return codes, [*halves, _packed_scales(scales, minima)]
+
+    return quantize
+
+
+def _q3_k(rows: Rows) -> tuple[Array, list[Array]]:
+    x, weights = rows.groups(16)
+    if weights is None:
+        scales, codes = _refined(x, 4)
+        scales = scales.reshape(-1, 16)
+        peak = _with_sign(scales)
+        inverse = np.where(peak != 0, _F(-32) / peak, _F(0))
+        steps = np.clip(_nearest(inverse * scales), -32, 31) + 32
+        steps = np.where(peak != 0, steps, 0)
+        d = np.where(peak != 0, _F(1) / inverse, _F(0))
+    else:
+        square = np.repeat(_F(2) * _sum(rows.x * rows.x) / _F(256), 16)
+        own = weights * np.sqrt(square[:, None] + x * x)
+        scales, codes = _symmetric(x, 4, own)
+        d, steps = _symmetric(scales.reshape(-1, 16), 32, _sum(own).reshape(-1, 16))
+    (half,) = _halves(d)
+    group_d = (_float(half) * (steps - 32).astype(np.float32)).ravel()
+    codes = _again(x, group_d, None, (-4, 3), codes)
+    steps = steps.astype(np.uint8)
+    low = (steps[:, :8] & 15) | (steps[:, 8:] & 15) << 4
+    high = sum((steps[:, 4 * k : 4 * k + 4] >> 4) << (2 * k) for k in range(4))
+    return codes.reshape(rows.x.shape), [np.concatenate([low, high], axis=1).astype(np.uint8), half]
+
+
+def _q6_k(rows: Rows) -> tuple[Array, list[Array]]:
+    x, weights = rows.groups(16)
+    scales, codes = _symmetric(x, 32, x * x if weights is None else weights)
+    scales = scales.reshape(-1, 16)
+    peak = _with_sign(scales)
+    zero = np.abs(peak) < _TINY
+    inverse = _F(-128) / peak
+    steps = np.where(zero, _F(0), np.minimum(_nearest(inverse * scales), 127))
+    (half,) = _halves(np.where(zero, _F(0), _F(1) / inverse))
+    codes = _again(x, (_float(half) * steps).ravel(), None, (-32, 31), codes)
+    codes = np.where(zero, 0, codes.reshape(rows.x.shape))
+    return codes, [steps.astype(np.int8).view(np.uint8), half]
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+class Quantizer(NamedTuple):
+    """A function of blocks that returns codes and the other fields, the first bytes of these, and if it has weights."""
+
+    of: Callable[[Rows], tuple[Array, list[Array]]]
+    places: tuple[int, ...]
+    weighted: bool = True
+
+
+QUANTIZED_TYPES: dict[str, Quantizer] = {
+    "Q4_0": Quantizer(_signed_absmax(8), (0,)),
+    "Q4_1": Quantizer(_min_max(15), (0, 2)),
+    "Q5_0": Quantizer(_signed_absmax(16), (0,)),
+    "Q5_1": Quantizer(_min_max(31), (0, 2)),
+    "Q8_0": Quantizer(_absmax(127, 0), (0,), weighted=False),
+    "Q2_K": Quantizer(_q2_k, (0, 80, 82)),
+    "Q3_K": Quantizer(_q3_k, (96, 108)),
+    "Q4_K": Quantizer(_of_q4(_Q4), (0, 2, 4)),
+    "Q5_K": Quantizer(_of_q4(_Q5), (0, 2, 4)),
+    "Q6_K": Quantizer(_q6_k, (192, 208)),
+    "TQ1_0": Quantizer(_absmax(1, 1), (52,), weighted=False),
+    "TQ2_0": Quantizer(_absmax(1, 1), (64,), weighted=False),
+    "MXFP4": Quantizer(_mxfp4, (0,), weighted=False),
+    "NVFP4": Quantizer(_nvfp4, (0,), weighted=False),
+    "Q1_0": Quantizer(_signs, (0,), weighted=False),
+}
+"""The types that `to_gguf` writes, and the places of their scales."""
+
+
+def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
+    """Quantize a tensor into the blocks of a GGUF file.
+
+    Parameters
+    ----------
+    x : array_like of floats
+        The tensor, of any shape. Its last axis has whole blocks. It is rounded to FP32 first.
+    type : str or GgufType
+        A key of `fs.quantization.GGUF_TYPES`, in any case: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0,
+        MXFP4, NVFP4 or Q1_0.
+    weights : array_like of floats, optional
+        The importance of each column, positive numbers in the shape of the last axis: the importance matrix of
+        llama.cpp. Q8_0, TQ1_0, TQ2_0, MXFP4, NVFP4 and Q1_0 do not depend on it.
+
+    Returns
+    -------
+    uint8 array
+        The blocks of each row, along the last axis. `from_gguf` reads them.
+
+    Raises
+    ------
+    TypeError
+        If x or the weights are no floats.
+    ValueError
+        For a shape without whole blocks, for NaN and infinity, for negative weights, and for types that are only read.
+
+    Notes
+    -----
+    The bytes are those of ggml's reference functions, which the package libgguf compiles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from floatsim.quantization import from_gguf, to_gguf
+    >>> x = np.linspace(-1, 2, 32, dtype=np.float32)
+    >>> blocks = to_gguf(x, "q4_0")
+    >>> blocks.shape, from_gguf(blocks, "q4_0").scales.values
+    ((18,), array([-0.25]))
+    """
+    kind = as_gguf_type(type)
+    if kind.name not in QUANTIZED_TYPES:
+        raise ValueError(f"type={kind.name!r} is only read; {every_name_hint(kind.name, list(QUANTIZED_TYPES))}")
+    quantizer = QUANTIZED_TYPES[kind.name]
+    numbers = _numbers(x, "x")
+    if numbers.ndim == 0 or numbers.shape[-1] % kind.size:
+        raise ValueError(f"x {numbers.shape}: a row of {kind.name} has whole blocks of {kind.size} elements")
+    width = numbers.shape[-1]
+    importance = None
+    if weights is not None:
+        importance = _numbers(weights, "weights")
+        if importance.shape != (width,):
+            raise ValueError(f"weights {importance.shape} must have the shape of a row of x, {(width,)}")
+        if np.any(importance < 0):
+            raise ValueError("weights must not be negative")
+    if not environment_is_default():
+        raise RuntimeError("to_gguf needs a processor that does not flush subnormal numbers; a library has set that")
+    out = np.zeros((numbers.size // kind.size, kind.nbytes), np.uint8)
+    matrix = numbers.reshape(-1, width) if width else numbers.reshape(0, 1)
+    step, per_row = max(1, _CHUNK // max(width, 1)), width // kind.size
+    for start in range(0, len(matrix), step):
+        part = matrix[start : start + step]
+        with np.errstate(all="ignore"):
+            blocks = _blocks(part, importance if quantizer.weighted else None, kind, quantizer)
+        out[start * per_row : start * per_row + len(blocks)] = blocks
+    return out.reshape(*numbers.shape[:-1], per_row * kind.nbytes)
+
+
+def _numbers(x: Any, argument: str) -> Array:
+    """Return finite float32 numbers."""
+    codes, fmt, _ = read_floats(x, argument)
+    single = to_format(FloatArray(codes, fmt), FP32) if fmt != FP32 else FloatArray(codes, fmt)
+    numbers: Array = np.ascontiguousarray(single.codes).view(np.float32)
+    if not np.isfinite(FloatArray(codes, fmt).values).all():
+        raise ValueError(f"{argument} has NaN or infinity, which no block stands for")
+    return numbers
+
+
+def _blocks(part: Array, importance: Array | None, kind: GgufType, quantizer: Quantizer) -> Array:
+    """Return the blocks of some rows."""
+    per_row = part.shape[1] // kind.size
+    mean = _sum(part * part) / _F(part.shape[1]) if importance is not None else np.zeros(len(part), np.float32)
+    weights = None if importance is None else np.tile(importance.reshape(per_row, kind.size), (len(part), 1))
+    codes, fields = quantizer.of(Rows(part.reshape(-1, kind.size), weights, np.repeat(mean, per_row)))
+    out = packing_of(kind).pack(codes.astype(np.int64), kind.nbytes)
+    for place, values in zip(quantizer.places, fields, strict=True):
+        out[:, place : place + values.shape[1]] = values
+    return out

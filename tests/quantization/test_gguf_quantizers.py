@@ -1,0 +1,120 @@
+"""Quantization into the blocks of GGUF files: stored digests of the package libgguf, and installed packages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from floatsim.quantization import GGUF_TYPES, from_gguf, to_gguf
+from floatsim.quantization.gguf_quantizers import QUANTIZED_TYPES
+from tests.quantization.gguf_vectors import FILE, QUANTIZED, quantized_by_package, random_matrix
+
+
+def test_every_type_is_compared():
+    assert list(QUANTIZED_TYPES) == list(QUANTIZED) == list(json.loads(FILE.read_text())["quantized"])
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_equal_to_stored_digests(name):
+    """Without and with weights; the matrix has rows of zeros, ties, one sign, subnormal and large numbers."""
+    x, weights = random_matrix()
+    found = [hashlib.sha256(to_gguf(x, name, weights=each).tobytes()).hexdigest() for each in (None, weights)]
+    assert found == json.loads(FILE.read_text())["quantized"][name]
+    assert (found[0] != found[1]) == QUANTIZED_TYPES[name].weighted
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_equal_to_libgguf(name):
+    pytest.importorskip("libgguf", reason="compares with the package libgguf")
+    x, weights = random_matrix(40, 1)
+    for each in (None, weights):
+        assert np.array_equal(to_gguf(x, name, weights=each), quantized_by_package(name, x, each))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_many_rows_equal_to_libgguf(name):
+    pytest.importorskip("libgguf", reason="compares with the package libgguf")
+    for seed in range(2, 6):
+        x, weights = random_matrix(500, seed)
+        for each in (None, weights):
+            assert np.array_equal(to_gguf(x, name, weights=each), quantized_by_package(name, x, each))
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"])
+def test_equal_to_gguf(name):
+    """The package gguf has other signs of zero where the smallest element is a zero; that row is left out."""
+    gguf = pytest.importorskip("gguf", reason="compares with the package gguf")
+    x = np.delete(random_matrix(40, 1)[0], [2, 7], axis=0)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(to_gguf(x, name), gguf.quants.quantize(x, gguf.GGMLQuantizationType[name]))
+
+
+def test_rule_of_q4_0():
+    """The largest element becomes the code 0, so that its scale may be negative; zeros have the scale -0."""
+    x = np.zeros((2, 32), np.float32)
+    x[0, :4] = 1.0, -0.5, 0.25, 0.0
+    q = from_gguf(to_gguf(x, "q4_0"), "q4_0")
+    assert q.codes[0, :4].tolist() == [-8, 4, -2, 0]
+    assert q.scales.values.tolist() == [[-0.125], [0]]
+    assert np.array_equal(q.values, x)
+
+
+def test_rule_of_q8_0():
+    """The codes are those of the FP32 scale, which is then stored as FP16."""
+    x = (np.random.default_rng(7).normal(size=(8, 1024)) * 0.02).astype(np.float32)
+    blocks = x.reshape(-1, 32)
+    d = np.abs(blocks).max(1, keepdims=True) / np.float32(127)
+    t = blocks * (1 / d)
+    q = from_gguf(to_gguf(x, "q8_0"), "q8_0")
+    assert np.array_equal(q.codes.reshape(-1, 32), np.sign(t) * np.floor(np.abs(t) + np.float32(0.5)))
+    assert np.array_equal(q.scales.values.reshape(-1, 1), d.astype(np.float16))
+
+
+def test_weights_lower_the_weighted_error():
+    x, weights = random_matrix()
+    x = x[12:]
+    for name, quantizer in QUANTIZED_TYPES.items():
+        if quantizer.weighted:
+            plain, weighted = (from_gguf(to_gguf(x, name, weights=each), name).values for each in (None, weights))
+            assert (weights * (weighted - x) ** 2).sum() < (weights * (plain - x) ** 2).sum(), name
+
+
+def test_other_formats_and_shapes():
+    x = np.linspace(-1, 1, 64)
+    assert np.array_equal(to_gguf(x, "Q8_0"), to_gguf(x.astype(np.float32), "q8_0"))
+    assert to_gguf(np.zeros((2, 3, 64)), "q8_0").shape == (2, 3, 68)
+    assert to_gguf(np.zeros((0, 64)), "q8_0").shape == (0, 68)
+    assert to_gguf(np.zeros((3, 0)), "q8_0").shape == (3, 0)
+    assert to_gguf(np.zeros((3, 0)), "q4_k", weights=np.zeros(0)).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("x", "kind", "weights", "message"),
+    [
+        (np.zeros(31), "q4_0", None, r"x \(31,\): a row of Q4_0 has whole blocks of 32"),
+        (np.float32(1), "q4_0", None, "whole blocks of 32"),
+        (np.full(32, np.nan), "q4_0", None, "x has NaN or infinity"),
+        (np.full(32, np.inf), "q4_0", None, "x has NaN or infinity"),
+        (np.zeros(32), "q4_9", None, "unknown type 'q4_9'"),
+        (np.zeros(256), "iq2_xs", None, "type='IQ2_XS' is only read; .*known are"),
+        (np.zeros((2, 32)), "q4_0", np.ones((2, 32)), r"weights \(2, 32\) must have the shape of a row of x, \(32,\)"),
+        (np.zeros(32), "q4_0", np.full(32, -1.0), "weights must not be negative"),
+        (np.zeros(32), "q4_0", np.full(32, np.nan), "weights has NaN"),
+    ],
+)
+def test_bad_input(x, kind, weights, message):
+    with pytest.raises(ValueError, match=message):
+        to_gguf(x, kind, weights=weights)
+
+
+def test_codes_round_trip():
+    """Packing is the inverse of unpacking for every type that is written."""
+    for name in QUANTIZED:
+        x, _ = random_matrix()
+        blocks = to_gguf(x[12:16], name)
+        assert from_gguf(blocks, name).shape == (4, 1024)
+        assert blocks.shape[1] == 1024 // GGUF_TYPES[name].size * GGUF_TYPES[name].nbytes
