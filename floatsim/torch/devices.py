@@ -118,6 +118,8 @@ def _product(c: Call, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | Non
         aligned = left.format != FP32 and _is_aligned(a, lda) and _is_aligned(b, ldb) and shape[1] % 8 == 0
         tf32 = left.format == FP32 and torch.backends.cuda.matmul.allow_tf32
         order, why = _product_sum(function, dtype, shape, first + second, aligned, ("allow_tf32",) * tf32)
+    if c.formats.accumulate != c.formats.sums:
+        order, why = c.formats.accumulate, "the policy states the order of this product, in place of the device's"
     if why:
         c.unverified(why)
     if bias is None:
