@@ -46,6 +46,7 @@ from floatsim.cli.matrix_files import READABLE, load_all
 from floatsim.cli.operators import operators_command
 from floatsim.cli.testfloat import testfloat_command
 from floatsim.cli.train import train_command
+from floatsim.cli.twin import twin
 from floatsim.cli.verify import verify_command
 from floatsim.cli.warmup import warmup_command
 from floatsim.formats import FloatFormat, as_format, named_formats
@@ -399,6 +400,8 @@ app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)
 app.command("check", epilog=CROSS_CHECK_EXIT_CODES)(check_command)
 app.command("identify", epilog=CROSS_CHECK_EXIT_CODES)(identify_command)
 app.command("strength", epilog=CROSS_CHECK_EXIT_CODES)(strength_command)
+
+app.add_typer(twin, name="twin")
 
 
 # -- the entry point -------------------------------------------------------------------------------------------------

@@ -19,19 +19,28 @@ from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
+from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
 from floatsim.training import Gemm, Op, Policy
 
 __all__ = [
+    "KINDS",
+    "Definition",
     "Delayed",
+    "Difference",
     "Event",
     "Gemm",
     "Linear",
     "Op",
+    "Place",
     "Policy",
+    "Recording",
     "Report",
     "Row",
     "Run",
+    "TwinReport",
+    "check_twin",
     "emulate",
     "matmul",
     "quantize",
+    "record_twin",
 ]

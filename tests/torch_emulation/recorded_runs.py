@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -118,6 +120,68 @@ def trained(key, steps, model=None, **options):
     return run, found | {f"losses|{key}": codes(torch.stack(losses))}
 
 
+# -- recordings of floatsim twin ---------------------------------------------------------------------------------------
+
+VERSIONS = {"torch": "2.11.0+cu130", "cuda": "13.0", "floatsim": "0.1.0", "python": "3.12"}
+
+
+def definition(key, model=None):
+    """The functions of a run, for `ft.record_twin` and `ft.check_twin`."""
+    name, fmt, how, loss = key.split("|")
+    loss, autocast = loss.removesuffix("-autocast"), loss.endswith("-autocast")
+    dtype = torch.float32 if autocast else DTYPES[fmt]
+
+    def make_batch(step):
+        x, target = batch(name, step, loss)
+        return x.to(dtype), target
+
+    def loss_of(y, given):
+        y = y.float()
+        if loss == "ce":
+            return F.cross_entropy(y.reshape(-1, y.shape[-1]), given[1].reshape(-1))
+        return F.mse_loss(y, given[1])
+
+    return SimpleNamespace(
+        build=lambda: (network(name) if model is None else model).to(dtype), batch=make_batch, loss=loss_of,
+        optimizer=OPTIMIZERS[how],
+    )  # fmt: skip
+
+
+PARTS = {"fwd": "forward", "bwd": "gradient", "grad": "weight_gradient"}
+
+
+def place_of(name, key):
+    """The place of a recorded tensor, such as "fwd.0|step0|KEY" or "after4.0.weight|KEY"."""
+    what, _, rest = name.removesuffix(f"|{key}").partition(".")
+    if what.startswith("after"):
+        return ft.Place(int(what.removeprefix("after")), "updated", rest)
+    module, _, step = rest.partition("|step")
+    return ft.Place(int(step), PARTS[what], module or "Sequential")
+
+
+def as_recording(key, recorded, steps):
+    """A recorded run as `floatsim twin record` would have written it. It lacks batches, and modules of most steps."""
+    _, fmt, _, loss = key.split("|")
+    recording = ft.Recording({
+        "device": "h200", "device_name": "NVIDIA H200", "emulated": False, "versions": VERSIONS, "steps": steps,
+        "settings": {}, "autocast": fmt if loss.endswith("-autocast") else None, "kernels": [],
+    })  # fmt: skip
+    for each, x in definition(key).build().state_dict().items():
+        recording.add(ft.Place(-1, "initial", each), x)
+    for each in recorded.files:
+        if each.endswith(f"|{key}") and each.split(".")[0] in {*PARTS, *(f"after{n}" for n in range(steps))}:
+            recording.add(place_of(each, key), tensor(recorded[each], fmt))
+    for step, code in enumerate(recorded[f"losses|{key}"][:steps]):
+        recording.add(ft.Place(step, "loss"), tensor(np.array(code), "fp32"))
+    return recording
+
+
+def tensor(numbers, fmt):
+    """The tensor of codes, in FP32 or in the format of the run."""
+    dtype = torch.float32 if numbers.dtype == np.uint32 else DTYPES[fmt]
+    return torch.from_numpy(numbers.view(f"int{8 * numbers.itemsize}").copy()).view(dtype)
+
+
 # -- the sample --------------------------------------------------------------------------------------------------------
 
 SAMPLED = [
@@ -145,5 +209,56 @@ def write_sample(folder):
         np.savez_compressed(file, **arrays)
 
 
+# -- the recording of the notebook ---------------------------------------------------------------------------------
+
+TWIN = SAMPLE.with_name("twin-mlp.zip")
+MODEL = '''"""An MLP of 64-128-10 with GELU and LayerNorm, in BF16: one of the runs that an H200 carried out."""
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def build():
+    torch.manual_seed(4)
+    layers = nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 10)
+    return nn.Sequential(*layers).bfloat16()
+
+
+def batch(step):
+    rng = np.random.default_rng([29, step, 3])
+    x, target = (torch.from_numpy(rng.standard_normal(shape).astype(np.float32)) for shape in ((32, 64), (32, 10)))
+    return x.bfloat16(), target
+
+
+def loss(output, batch):
+    return nn.functional.mse_loss(output.float(), batch[1])
+
+
+def optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.01)
+'''
+
+
+def write_twin(folder):
+    """Write one of the runs that were forecast as a recording: all weights, losses, and large results as hashes."""
+    key = SAMPLED[0]
+    with np.load(folder / "training" / "train.npz") as recorded:
+        found = as_recording(key, recorded, FORECAST[key])
+        launches = json.loads(str(recorded["meta"]))["kernels"][key]
+    source = {"name": "mlp.py", "source": MODEL, "sha256": hashlib.sha256(MODEL.encode()).hexdigest()}
+    kernels = [{"module": "", "direction": "", "kernel": name, "grid": grid} for name, grid, *_ in launches if grid]
+    found.facts |= {
+        "capability": "9.0", "driver": "580.159.04", "date": "2026-11-27", "model": source, "kernels": kernels,
+        "versions": {"torch": "2.11.0+cu130", "cuda": "13.0", "cublas": "13.1.0.3"},
+    }  # fmt: skip
+    for place, entry in found.entries.items():
+        if place.part not in ("updated", "loss") and math.prod(entry.shape) > 320:
+            found.entries[place] = entry._replace(stored=False)
+            del found.codes[place]
+    found.write(TWIN)
+
+
 if __name__ == "__main__":
     write_sample(Path(sys.argv[1]))
+    write_twin(Path(sys.argv[1]))
