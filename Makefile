@@ -34,10 +34,10 @@ test-full: $(VENV)/.installed-test ## all tests
 test-pythons: ## tests that depend on versions, under every Python here and with the lowest versions
 	tools/test_pythons.sh
 
-test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX, floatsim.torch and its notebook
+test-libraries: $(VENV)/.installed-libraries ## exchange of arrays with torch and JAX, floatsim.torch and its notebooks
 	$(PYTEST) tests/arrays tests/operators tests/training tests/hardware tests/test_docs.py -k "test_torch or test_jax or test_interop or with_libraries"
 	$(PYTEST) tests/torch_emulation floatsim/torch tests/testing/test_real_kernels.py
-	$(BIN)/python notebooks/run.py 07_pytorch
+	$(BIN)/python notebooks/run.py 07_pytorch 09_twin
 
 notebooks: $(VENV)/.installed-notebooks ## run the notebooks and compare with what is stored, in at most ten minutes
 	$(BIN)/python notebooks/run.py

@@ -35,7 +35,7 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
-NEEDS = {"07_pytorch": "torch"}
+NEEDS = {"07_pytorch": "torch", "09_twin": "torch"}
 """The notebooks that import an optional library. Without it, they do not run."""
 BLOCK = re.compile(r"(?<=^```python\n)>>> .*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
