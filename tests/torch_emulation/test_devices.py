@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -205,27 +204,6 @@ def test_known_gradients(function):
 
 
 # -- other rules -------------------------------------------------------------------------------------------------------
-
-
-def test_a_policy_may_state_an_order():
-    """Of one module and one pass. It is noted, and a strict run refuses it."""
-    layer, x = nn.Linear(64, 40, bias=False).half(), normal(32, 64, dtype=torch.float16).requires_grad_()
-    layer.weight.data = normal(40, 64, dtype=torch.float16, seed=2)
-    stated = ft.Gemm("fp16", accumulate="sequential(fp16)", backward_accumulate="fp32")
-    policy = replace(fs.training.POLICIES["h200"], name="one order", modules={"Linear": stated})
-    with ft.emulate(policy, layer) as run:
-        y = layer(x)
-        y.backward(normal(32, 40, dtype=torch.float16, seed=1))
-    a, w, g = (fs.FloatArray(runs.codes(each), fs.FP16)
-               for each in (x, layer.weight, normal(32, 40, dtype=torch.float16, seed=1)))  # fmt: skip
-    expected = fs.matmul(a, w.T, accumulate="sequential(fp16)", format="fp16")
-    np.testing.assert_array_equal(runs.codes(y), expected.codes)
-    assert (expected.codes != fs.matmul(a, w.T, accumulate="hopper", format="fp16").codes).any()
-    np.testing.assert_array_equal(runs.codes(x.grad), fs.matmul(g, w, accumulate="hopper", format="fp16").codes)
-    ((note, calls),) = run.unverified.items()
-    assert (note.operation, calls) == ("mm", 1) and "the policy states the order" in note.why
-    with ft.emulate(policy, layer, strict=True), pytest.raises(NotImplementedError, match="states the order"):
-        layer(x)
 
 
 def test_fp32_beside_16_bits_stays_fp32():
