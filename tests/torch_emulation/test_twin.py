@@ -489,6 +489,34 @@ def test_another_version(file, model):
     assert (first.module, first.kind) == ("act", "version") and "2.12.1" in first.why
 
 
+# -- what if ----------------------------------------------------------------------------------------------------------
+
+
+def normal(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).half()
+
+
+def test_a_policy_may_state_an_order():
+    """Of one module and one pass. It is noted, and a strict run refuses it."""
+    layer, x = nn.Linear(64, 40, bias=False).half(), normal(32, 64).requires_grad_()
+    layer.weight.data = normal(40, 64, seed=2)
+    stated = ft.Gemm("fp16", accumulate="sequential(fp16)", backward_accumulate="fp32")
+    policy = replace(fs.training.POLICIES["h200"], name="one order", modules={"Linear": stated})
+    with ft.emulate(policy, layer) as run:
+        y = layer(x)
+        y.backward(normal(32, 40, seed=1))
+    a, w, g = (fs.FloatArray(runs.codes(each), fs.FP16)
+               for each in (x, layer.weight, normal(32, 40, seed=1)))  # fmt: skip
+    expected = fs.matmul(a, w.T, accumulate="sequential(fp16)", format="fp16")
+    np.testing.assert_array_equal(runs.codes(y), expected.codes)
+    assert (expected.codes != fs.matmul(a, w.T, accumulate="hopper", format="fp16").codes).any()
+    np.testing.assert_array_equal(runs.codes(x.grad), fs.matmul(g, w, accumulate="hopper", format="fp16").codes)
+    ((note, calls),) = run.unverified.items()
+    assert (note.operation, calls) == ("mm", 1) and "the policy states the order" in note.why
+    with ft.emulate(policy, layer, strict=True), pytest.raises(NotImplementedError, match="states the order"):
+        layer(x)
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
