@@ -512,7 +512,7 @@
       h("line", { x1: left, y1: y(end), x2: width - 10, y2: y(end), stroke: "var(--good)", "stroke-dasharray": "6 4", "stroke-width": 2 }),
       h("polyline", { points: points.join(" "), fill: "none", stroke: "var(--lost)", "stroke-width": 3 }),
       h("text", { x: left - 6, y: y(high) + 10, "text-anchor": "end" }, numeric(high)), h("text", { x: left - 6, y: y(low), "text-anchor": "end" }, numeric(low)),
-      h("text", { x: width - 10, y: y(end) + (y(end) < 30 ? 16 : -6), "text-anchor": "end" }, `${T("exact_line")}: ${numeric(end)}`),
+      h("text", { x: left + 6, y: y(end) + (y(end) < 30 ? 16 : -6) }, `${T("exact_line")}: ${numeric(end)}`),
       h("text", { x: width - 10, y: height - 8, "text-anchor": "end" }, `${T("term_axis")}: ${n}`),
       h("text", { x: left + 4, y: height - 8 }, T("running_sum")));
   }
@@ -532,8 +532,9 @@
     let still = steps.length;
     while (still > 0 && steps[still - 1].code === code) still--;
     const count = steps.filter((step) => step.events & F.ABSORBED).length, runs = ["sequential", "reverse", "kahan"].includes(state.or);
-    const stopped = still + 1 < steps.length;
-    const story = !runs ? T("no_running") : stopped ? T("stops", { k: still + 1, value: plain(x), count }) : T("grows", { count });
+    // The end of a sum may stay unchanged by chance: it has stopped if the last twentieth of its terms is unchanged.
+    const stopped = steps.length - still - 1 >= Math.max(1, steps.length / 20) && state.r !== "stochastic";
+    const story = !runs ? T("no_running") : stopped ? T("stops", { k: still + 1, value: plain(x), count }) : T("grows", { count, n: steps.length });
     return [
       h("p", { class: "soft" }, T("sums_intro")), sumControls(),
       h("p", { class: "outcome", id: "outcome" }, `${T("result")}: ${plain(x)}   ${F.codeText(code, accumulator)}`),

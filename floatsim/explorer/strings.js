@@ -147,7 +147,7 @@ const STRINGS = {
   exact_sum: ["Exact sum of the terms", "各项的精确和"], relative_error: ["Relative error", "相对误差"],
   stops: ["The sum stops growing at term {k}: from there on it stays {value}. {count} terms are absorbed.",
     "和在第 {k} 项处停止增长：此后一直为 {value}。共有 {count} 项被吞没。"],
-  grows: ["The sum changes until the last term. {count} terms are absorbed.", "和一直变化到最后一项。共有 {count} 项被吞没。"],
+  grows: ["The sum does not stop growing. {count} of {n} terms are absorbed.", "和没有停止增长。{n} 项中有 {count} 项被吞没。"],
   no_running: ["This order has no running sum from term to term.", "此次序没有逐项的累加过程。"],
   running_sum: ["running sum", "累加过程"], exact_line: ["exact", "精确"], term_axis: ["terms added", "已加项数"],
   every_order: ["The same terms in every order", "同样的项，不同的次序"],
