@@ -366,6 +366,7 @@ plot.explore(
 # >>> [float(fs.sum(np.full(100, x, np.float32), accumulate=fs.Sequential(narrow), format="fp64")) for x in (1, 3)]
 # [32.0, 128.0]
 # >>> print(fs.testing.check_answers({1: [32, 128]}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -387,6 +388,7 @@ plot.explore(
 # >>> equal_in_all(runs[:2]), equal_in_all(runs), equal_in_all([fs.convert(x, "bf16") for x in runs])
 # ('76.3%', '41.1%', '100.0%')
 # >>> print(fs.testing.check_answers({2: 1}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # These are the shares for two runs, for all twenty, and for all twenty in BF16. Test such a kernel on integers, where
@@ -426,6 +428,7 @@ plot.explore(
 # all 2048 results are equal, bit for bit
 # strength: these inputs tell strided(fp32, 4, pairwise(fp32, halving)) from all 23 other descriptions tried
 # >>> print(fs.testing.check_answers({3: [-1, 0, 8, 0, 14, 0, 8, 0, 13, 0, 8, 0, 12, 0, 8, 0]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

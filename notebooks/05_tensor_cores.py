@@ -427,6 +427,7 @@ fs.tensorcore.describe("hopper")
 # >>> {how: float(fs.sum(ones, accumulate=how).values) for how in ("hopper", "blocked(hopper, 128, fp32)", "blackwell")}
 # {'hopper': 16384.0, 'blocked(hopper, 128, fp32)': 40000.0, 'blackwell': 40000.0}
 # >>> print(fs.testing.check_answers({1: [16384, 40000]}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -454,6 +455,7 @@ fs.tensorcore.describe("hopper")
 # >>> agree(0, 16)
 # {'largest sum': 37012, 'hopper': '0%', 'ada': '0%', 'blackwell': '100%', 'cdna3': '100%'}
 # >>> print(fs.testing.check_answers({2: 16384}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -484,6 +486,7 @@ fs.tensorcore.describe("hopper")
 # >>> (below - 1) * 2**24, (one - 1) * 2**24
 # (2.0, 0.0)
 # >>> print(fs.testing.check_answers({3: [2, 0]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -62,7 +62,7 @@ table(
 )
 
 # %% tags=["picture"]
-_ = plot.training_accuracies(runs, title="One factor decides: FP16 without and with loss scaling")
+_ = plot.training_accuracies(runs[:2], title="One factor decides: FP16 without and with loss scaling")
 
 # %% jupyter={"source_hidden": true}
 half = fs.FP16.smallest_subnormal / 2

@@ -198,7 +198,7 @@ def execute(folder: Path, jobs: int) -> int:
     unwanted = ("MPLBACKEND", "MATPLOTLIBRC", "FLOATSIM_SILICON")  # the stored outputs are those without captures
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     environment["FLOATSIM_PROGRESS"] = "0"  # lines and bars depend on what is compiled, and on the machine
-    options = ["--nbmake", "--overwrite", "--nbmake-timeout=150", "--durations=0", "--durations-min=1"]
+    options = ["--nbmake", "--overwrite", "--nbmake-timeout=300", "--durations=0", "--durations-min=1"]
     command = [sys.executable, "-m", "pytest", "-n", str(jobs), "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
 

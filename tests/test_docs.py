@@ -2,9 +2,8 @@
 
 Every ```python block of a page is executed, in order, in one namespace a page; where a block is written with
 `>>>`, the output shown is compared (doctest). A block "```python torch" is executed where torch is installed. Of the
-```console blocks, each line `$ floatsim ...` is run; where output is shown below it, that is compared too; "..." stands for any text
-of its line.
-`python tests/test_docs.py` rewrites the README's tables.
+```console blocks, each line `$ floatsim ...` is run; where output is shown below it, that is compared too; "..."
+stands for any text of its line. `python tests/test_docs.py` rewrites the README's tables.
 """
 
 from __future__ import annotations

@@ -71,6 +71,23 @@ def test_opens_with_its_question_and_ends_with_three_exercises(path):
 
 
 @each_of_both
+def test_answers_are_checked(path):
+    """A cell checks the answers, all of which are open. Each solution ends with an answer that is correct."""
+    notebook = stored(path)
+    (checked,) = (cell for cell in notebook.cells if "check_answers(answers, DIGESTS)" in cell.source)
+    assert checked.outputs[0].text == "".join(f"exercise {n}: no answer yet\n" for n in (1, 2, 3))
+    found = [run.examples(cell) for cell in notebook.cells]
+    last = [example for examples in found for example in examples if "check_answers(" in example.source]
+    assert [example.want for example in last] == [f"exercise {n}: correct\n" for n in (1, 2, 3)]
+
+
+@each_of_both
+def test_the_picture_for_a_slide_has_a_title(path):
+    (cell,) = (cell for cell in stored(path).cells if "picture" in cell.metadata.get("tags", ()))
+    assert re.search(r"title=|set_title\(|report(\(\))?\.plot\(\)", cell.source)  # the plots of reports have a title
+
+
+@each_of_both
 def test_has_a_picture_for_a_slide(path):
     assert run.picture_of(stored(path)) is not None
 

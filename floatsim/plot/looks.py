@@ -66,7 +66,7 @@ def styled(*styles: str) -> Iterator[None]:
         raise ValueError(f"styles has both {' and '.join(sizes)}; a picture has one size")
     from matplotlib import rc_context
 
-    settings = {key: value for style in styles for key, value in STYLES[style].items()}
+    settings: Any = {key: value for style in styles for key, value in STYLES[style].items()}
     before = FIGURE_SIZE.set(_SIZES[sizes[0]] if sizes else FIGURE_SIZE.get())
     try:
         with rc_context(settings):

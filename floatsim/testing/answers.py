@@ -80,7 +80,7 @@ def _normal_form(answer: Any) -> str:
         return str(bool(answer)).lower()
     if isinstance(answer, str):
         return repr("".join(answer.casefold().split()))
-    if isinstance(answer, Sequence) or getattr(answer, "ndim", 0):
+    if isinstance(answer, Sequence) or (hasattr(answer, "ndim") and answer.ndim):
         return "[" + ",".join(map(_normal_form, answer)) + "]"
     if callable(answer):
         raise TypeError(f"answer must be a number, a text, or a list of them; {answer!r} is a function: call it first")
