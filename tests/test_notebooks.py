@@ -70,7 +70,7 @@ def test_opens_with_its_question_and_ends_with_three_exercises(path):
     assert all(run.BLOCK.search(solution) for solution in folded)
 
 
-@each
+@each_of_both
 def test_answers_are_checked(path):
     """A cell checks the answers, all of which are open. Each solution ends with an answer that is correct."""
     notebook = stored(path)
@@ -81,7 +81,7 @@ def test_answers_are_checked(path):
     assert [example.want for example in last] == [f"exercise {n}: correct\n" for n in (1, 2, 3)]
 
 
-@each
+@each_of_both
 def test_the_picture_for_a_slide_has_a_title(path):
     (cell,) = (cell for cell in stored(path).cells if "picture" in cell.metadata.get("tags", ()))
     assert re.search(r"title=|set_title\(|report(\(\))?\.plot\(\)", cell.source)  # the plots of reports have a title

@@ -249,6 +249,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # 1/3 3 False
 # 0.1 10 False
 # >>> print(fs.testing.check_answers({1: ["0.5", "0.75"]}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # </details>
@@ -272,6 +273,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # fp16 11 2049 True
 # fp32 24 16777217 True
 # >>> print(fs.testing.check_answers({2: [9, 17, 257, 2049, 16777217]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # </details>
@@ -292,6 +294,7 @@ print(fs.testing.check_answers(answers, DIGESTS))
 # >>> fs.E4M3.max, 2**fs.E4M3.trailing_bits
 # (448.0, 8)
 # >>> print(fs.testing.check_answers({3: [8, 8, 7]}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # </details>

@@ -58,7 +58,7 @@ table(
 )
 
 # %% tags=["picture"]
-_ = plot.training_accuracies(runs, title="成败取决于一个因子：FP16，没有与有损失缩放")
+_ = plot.training_accuracies(runs[:2], title="成败取决于一个因子：FP16，没有与有损失缩放")
 
 # %% jupyter={"source_hidden": true}
 half = fs.FP16.smallest_subnormal / 2
