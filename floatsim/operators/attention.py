@@ -63,8 +63,8 @@ def attention(
     ValueError
         For unknown recipes, variants and steps, with the nearest match, for shapes that do not fit, and for operands
         that the accumulation of a step does not take, such as FP32 in a Tensor Core. For a fused kernel without
-        `block`, if its blocks are not known for d. They are up to 128 for "flash-kernel" and "efficient-kernel", where d
-        of 64 and 128 were recorded, and for 64 and 128 for "cudnn-kernel".
+        `block`, if its blocks are not known for d. They are for d up to 128 in "flash-kernel" and "efficient-kernel",
+        where 64 and 128 were recorded, and for 64 and 128 in "cudnn-kernel".
 
     Notes
     -----
