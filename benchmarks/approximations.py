@@ -1,4 +1,7 @@
-"""`python -m benchmarks.approximations`: results per second of `fs.approx`, one thread, the worst of several runs."""
+"""`python -m benchmarks.approximations`: results per second of `fs.approx` and of CUDA's functions in FP32.
+
+One thread, the worst of several runs.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import Any
 import numpy as np
 
 import floatsim as fs
+from floatsim.tensorcore.cuda_functions import CUDA_FUNCTIONS
 from floatsim.tensorcore.special_functions import FORMS
 
 from .targets import Row, program
 
 TARGET = 100e6
 """Results a second of each function and form, written to an array that exists (`out=`)."""
+CUDA_TARGET = 20e6
+"""Results a second of each function of CUDA's library in FP32."""
 
 
 def rows(size: int) -> list[Row]:
@@ -30,6 +36,10 @@ def rows(size: int) -> list[Row]:
                 found.append(Row(label, _call(name, x, ftz, out), size, target))
     half = fs.array(normal, "fp16")
     found += [Row(f"{name}, FP16", _call(name, half, None, None), size) for name in ("ex2", "tanh")]
+    found += [
+        Row(f"{name}, CUDA", lambda n=name: fs.library_function(n, normal), size, CUDA_TARGET)
+        for name, row in CUDA_FUNCTIONS.items() if row.in_fp32 and not row.takes_number
+    ]  # fmt: skip
     return found
 
 

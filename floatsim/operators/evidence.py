@@ -14,7 +14,7 @@ from floatsim.accumulation.evidence import Compared
 
 __all__ = ["EVIDENCE", "evidence_table"]
 
-_ALL, _SIXTEEN = ("FP32", "FP16", "BF16"), ("FP16", "BF16")
+_ALL, _SIXTEEN, _WIDE = ("FP32", "FP16", "BF16"), ("FP16", "BF16"), ("FP32", "FP16")
 _AS_NAMED: dict[str, Any] = {"changes": ("none",), "context": ("default",)}
 """The recipe without changes, and no options of `fs.context`."""
 _LAST = {"axis": ("last",)}
@@ -40,21 +40,27 @@ _NETWORKS = {"rows": _upto(32, 128), "columns": _upto(64, 256)}
 
 _ROWS: dict[str, tuple[Compared, ...]] = {
     "softmax": (
-        _row(_ALL, rows=_FOUR, columns=_upto(5, 50_257), **_LAST),
+        _row(_WIDE, rows=_FOUR, columns=_upto(5, 50_257), **_LAST),
+        _row(("BF16",), rows=_FOUR, columns=_upto(5, 8192), **_LAST),
         _row(_ALL, rows=_FOUR, columns=_upto(5, 8192), changes=("output in FP32",), **_LAST),
         _SCORES,
     ),
     "log_softmax": (_row(_ALL, rows=_FOUR, columns=_upto(5, 8192), **_LAST),),
     "cross_entropy": (
-        _row(_ALL, rows=(1,), columns=_upto(5, 50_257)),
+        _row(_WIDE, rows=(1,), columns=_upto(5, 50_257)),
+        _row(("BF16",), rows=(1,), columns=_upto(5, 8192)),
         _row(("FP32",), rows=_upto(32, 64), columns=_upto(10, 32)),
     ),
     "layer_norm": (
-        _row(_ALL, rows=_FOUR, columns=_upto(5, 50_257), **_BOTH),
+        _row(_WIDE, rows=_FOUR, columns=_upto(5, 50_257), **_BOTH),
+        _row(("BF16",), rows=_FOUR, columns=_upto(5, 8192), **_BOTH),
         _row(_ALL, rows=_FOUR, columns=_upto(5, 8192), parameters=("none",)),
         _row(_SIXTEEN, **_NETWORKS, **_BOTH),
     ),
-    "rms_norm": (_row(_ALL, rows=_FOUR, columns=_upto(5, 50_257), **_WEIGHT),),
+    "rms_norm": (
+        _row(_WIDE, rows=_FOUR, columns=_upto(5, 50_257), **_WEIGHT),
+        _row(("BF16",), rows=_FOUR, columns=_upto(5, 8192), **_WEIGHT),
+    ),
     "gelu": (_row(_SIXTEEN),),
     "softmax_backward": (_row(_ALL, rows=_FOUR, columns=_upto(5, 4096), **_LAST), _SCORES),
     "log_softmax_backward": (_row(_ALL, rows=_FOUR, columns=_upto(5, 4096), **_LAST),),

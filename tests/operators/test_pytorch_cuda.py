@@ -108,6 +108,7 @@ def test_rows_of_different_alignment_have_regions_of_their_own():
     ({"shape": (2, 3, 4)}, r"\(n,\) and \(rows, columns\)"), ({"axis": 0}, "0 of shape"),
     ({"function": "torch.softmax", "axis": 0}, "along columns was not compared"),
     ({"shape": (2, 1_000_004), "strict": True}, "1000004 terms along rows was not compared"),
+    ({"function": "torch.softmax", "shape": (4, 8193), "dtype": "bfloat16", "strict": True}, "in bfloat16 to 8192"),
     ({"function": "torch.cumsum", "shape": (8,)}, "single row"),
 ])  # fmt: skip
 def test_what_was_not_recorded_is_refused(keywords, message):
@@ -116,6 +117,12 @@ def test_what_was_not_recorded_is_refused(keywords, message):
         call["function"], message = "torch.mean", "along columns was not compared"
     with pytest.raises(fs.NotDescribedError, match=message):
         fs.library_sum(**call)
+
+
+def test_wide_rows_that_were_recorded():
+    """Softmax of 50,257 terms in FP16, and in BF16 the sum of as many."""
+    for function, dtype in (("torch.softmax", "float16"), ("torch.sum", "bfloat16")):
+        assert fs.library_sum(function, dtype, (4, 50_257), device="h200", strict=True)
 
 
 def test_arguments_of_other_devices():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -201,3 +202,16 @@ def test_scores_of_a_transformer(fmt):
         np.testing.assert_array_equal(ops.softmax(scores, **keywords).codes, p.codes)
         found = ops.softmax_backward(dp, p, **keywords)
         np.testing.assert_array_equal(found.codes, recorded[f"dscores|plain|{fmt}"])
+
+
+@pytest.mark.skipif(recorded_rows.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings")
+def test_shares_of_the_documentation():
+    """The shares of conversions, optimizers and attention; other tests compare the rows and functions."""
+    path = Path(__file__).parents[2] / "tools" / "measure_known_bits.py"
+    spec = importlib.util.spec_from_file_location("measure_known_bits", path)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = (DOCS / "gpu-known-bits.md").read_text()
+    lines = tool.table((tool.casts, tool.optimizers, tool.attention)).splitlines()
+    assert len(lines) > 30
+    assert [line for line in lines if line not in page] == []
