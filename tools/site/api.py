@@ -58,6 +58,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
         ".analysis.conversion_losses .analysis.survey.survey .analysis.sweeps .analysis.trace.trace .operators.errors "
         ".testing.identify.identification",
     ),
+    "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),
     "quantization": ("Quantization: fs.quantization", "floatsim.quantization", ""),
     "training": ("Training: fs.training", "floatsim.training", ""),
