@@ -25,7 +25,8 @@ STYLES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The matplotlib settings of each style. "slide" and "print" also set the size of new figures.
 
->>> STYLES["slide"]["font.size"], list(STYLES)
+>>> import floatsim as fs
+>>> fs.plot.STYLES["slide"]["font.size"], list(fs.plot.STYLES)
 (14.0, ['slide', 'print', 'dark', 'svg'])
 """
 

@@ -431,8 +431,8 @@ _ROWS = (
 GGUF_TYPES: dict[str, GgufType] = {row.name: row for row in _ROWS}
 """The types of blocks of GGUF files, by name.
 
->>> kind = GGUF_TYPES["Q4_0"]
->>> kind.name
+>>> import floatsim as fs
+>>> fs.quantization.GGUF_TYPES["Q4_0"].name
 'Q4_0'
 """
 

@@ -42,7 +42,8 @@ KINDS = {
 }
 """The kinds of causes.
 
->>> KINDS["order"]
+>>> import floatsim.torch as ft
+>>> ft.KINDS["order"]
 'another order of a sum'
 """
 
