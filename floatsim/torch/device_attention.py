@@ -59,7 +59,7 @@ _MATH_GRADIENTS = (*((*_HEADS, length, 64) for length in (64, 128, 200)), (2, 4,
 BACKENDS: dict[str, Backend] = {
     "cudnn": Backend("cudnn-attention", "cudnn-attention", {16: 32, 64: 512, 128: 200}, {64: 64}, block=128),
     "flash": Backend("flash-attention-2", "flash-attention-2", {64: 512, 128: 200}, {64: 200}),
-    "efficient": Backend("efficient-attention", "math", {64: 512}, block=64),
+    "efficient": Backend("efficient-attention", "math", {64: 512, 128: 200}, block=64),
     "math": Backend(
         "math", "math", gradient_shapes=_MATH_GRADIENTS,
         shapes=(*_MATH_GRADIENTS, (*_HEADS, 512, 64), *((*_HEADS, length, 128) for length in (64, 128, 200))),
