@@ -629,7 +629,7 @@ def choices_of(
     module: Any = sys.modules["torch.optim.optimizer"]
     found, norm = module._get_foreach_kernels_supported_devices, torch.rms_norm
     attention, linear = functional.scaled_dot_product_attention, functional.linear
-    kernels: Any = torch._VF  # type: ignore[attr-defined]
+    kernels: Any = torch._VF
     recurrent, hooks = {name: getattr(kernels, name) for name in _RECURRENT}, []
     if device:
         fast = torch.backends.mha.get_fastpath_enabled()

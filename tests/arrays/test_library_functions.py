@@ -220,7 +220,7 @@ def test_numbers_that_are_equal_are_told_apart():
         (lambda x: fs.cbrt(x, functions="cuda"), ValueError, "function 'cbrt' is not known"),
         (lambda x: fs.library_function("sigmod", x), ValueError, "'sigmod' is not known; did you mean 'sigmoid'"),
         (lambda x: fs.library_function("exp", x, device="h10"), fs.NotDescribedError, "described: h200"),
-        (lambda x: fs.library_function("exp", x, device=None), TypeError, "device must be a text, such as 'h200', not N"),
+        (lambda x: fs.library_function("exp", x, device=None), TypeError, "device must be a text, such as 'h200'"),
         (lambda x: fs.library_function("exp", x, version=2.11), TypeError, "version must be a text, .* not 2.11"),
         (lambda x: fs.library_function("exp", x, 2), TypeError, "exp takes no number"),
         (lambda x: fs.library_function("add", x, "3"), TypeError, "number must be a Python number, not '3'"),

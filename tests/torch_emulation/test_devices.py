@@ -268,7 +268,8 @@ def test_attention_is_that_of_the_chosen_implementation(backends, recipe):
     ({"mask": torch.zeros(16, 16, dtype=torch.bfloat16)}, "cudnn: a mask"),
     ({"mask": torch.zeros(16, 16, dtype=torch.bfloat16).requires_grad_()}, "a mask that requires a gradient"),
     ({"dtype": torch.float32}, "efficient: operands in FP32"), ({"keys": 24}, "keys or values of another shape"),
-    ({"scale": 0.3}, "cudnn: scale=0.3"), ({"dropout_p": 0.5}, "dropout_p=0.5"), ({"shape": (2, 16, 64)}, "math: cuBLAS's kernels"),
+    ({"scale": 0.3}, "cudnn: scale=0.3"),
+    ({"dropout_p": 0.5}, "dropout_p=0.5"), ({"shape": (2, 16, 64)}, "math: cuBLAS's kernels"),
     ({"heads": 1, "enable_gqa": True}, "keys or values of another shape"),
 ], ids=range(11))  # fmt: skip
 def test_attention_that_was_not_compared(arguments, why):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, SupportsFloat, TypeAlias, TypeVar
 
-import numpy as np
-
 from floatsim.accumulation.evidence import Compared, check_compared, known_version
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.interop import stays_on_device
@@ -93,7 +91,7 @@ def library_call(
 
 def _as_number(value: Any) -> float:
     """Return a Python float, which may be infinite or NaN, or raise an error that names the argument."""
-    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or np.ndim(value):
+    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or getattr(value, "ndim", 0):
         raise TypeError(f"number must be a Python number, not {value!r}")
     try:
         return float(value)
