@@ -91,7 +91,7 @@ def library_call(
 
 def _as_number(value: Any) -> float:
     """Return a Python float, which may be infinite or NaN, or raise an error that names the argument."""
-    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or getattr(value, "ndim", 0):
+    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or getattr(value, "ndim", 0) > 0:
         raise TypeError(f"number must be a Python number, not {value!r}")
     try:
         return float(value)
