@@ -204,6 +204,8 @@ for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
 # >>> first = dataclasses.replace(changed, modules={"0": split})
 # >>> ft.check_twin(path, policy=first).differing
 # 0
+# >>> print(fs.testing.check_answers({1: 0}, DIGESTS))
+# exercise 1: correct
 # ```
 #
 # They do not part in 20 steps. In this layer the rounding to BF16 hides the other order every time. Two orders can
@@ -222,6 +224,8 @@ for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
 # >>> found = ft.check_twin(path, believed).first
 # >>> found.module, found.direction, found.why
 # ('0', 'weights after the optimizer', 'SGD: all codes are equal with lr=0.01; here it is 0.011')
+# >>> print(fs.testing.check_answers({2: ["0", "weights after the optimizer"]}, DIGESTS))
+# exercise 2: correct
 # ```
 #
 # All gradients of the first step are equal, so only the optimizer can be the cause.
@@ -241,8 +245,24 @@ for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
 # ('step4/updated/3.weight', (2, 7), 'recording')
 # >>> found.why
 # 'the codes of step4/updated/3.weight do not have the hash that was recorded with them'
+# >>> print(fs.testing.check_answers({3: "recording"}, DIGESTS))
+# exercise 3: correct
 # ```
 #
 # Each tensor is recorded with its hash.
 #
 # </details>
+
+# %% [markdown]
+# ## Check of the answers
+#
+# Write your answers into the cell below, and run it. It compares them with digests, which do not show the solutions.
+#
+# - Exercise 1: the number of codes that differ in 20 steps.
+# - Exercise 2: the module and the direction, as a list.
+# - Exercise 3: the kind of the cause, as a text.
+
+# %%
+DIGESTS = {1: "5feceb66ff", 2: "06de785b73", 3: "9cc87a2dc9"}
+answers = {1: ..., 2: ..., 3: ...}  # replace each ... by an answer
+print(fs.testing.check_answers(answers, DIGESTS))

@@ -192,7 +192,7 @@ class Computation:
         self._functions = recipe.functions
         self._operand_formats: dict[str, None] = {}
         self._compared: tuple[Compared, ...] | None = None
-        if any(keywords.get(name) for name in ("device", "version", "strict")):
+        if keywords.get("device") or keywords.get("version") or keywords.get("strict"):
             self._compared = _compared_calls(recipe, operator, keywords)
         if self._compared is not None:
             self._facts = self._facts_of_recipe(recipe, of_recipe[0], formats, accumulations)

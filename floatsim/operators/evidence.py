@@ -1,7 +1,7 @@
 """For which calls of operators the results of a recipe were compared with a GPU: the rows behind `strict=True`.
 
 A range of rows or columns has recorded sizes at both of its ends, and recorded sizes between them. Inside of it the
-rule of the recipe applies. `docs/gpu-known-bits.md` has the shares of equal bits.
+rule of the recipe applies. `floatsim docs gpu-known-bits` has the shares of equal bits.
 """
 
 from __future__ import annotations

@@ -23,7 +23,11 @@ STYLES: dict[str, dict[str, Any]] = {
              "ytick.color": _LIGHT, "grid.color": "#6b6f78", "legend.facecolor": _DARK, "legend.edgecolor": "#6b6f78"},
     "svg": {"svg.fonttype": "none", "svg.hashsalt": "floatsim"},
 }  # fmt: skip
-"""The matplotlib settings of each style. "slide" and "print" also set the size of new figures."""
+"""The matplotlib settings of each style. "slide" and "print" also set the size of new figures.
+
+>>> STYLES["slide"]["font.size"], list(STYLES)
+(14.0, ['slide', 'print', 'dark', 'svg'])
+"""
 
 _SIZES = {"slide": lambda width, height: (10.0, 5.625), "print": lambda width, height: (6.3, 6.3 * height / width)}
 

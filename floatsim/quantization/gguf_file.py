@@ -106,6 +106,14 @@ class GgufTensor:
         The name of the storage type, as "Q4_K" or "F16".
     data : uint8 array
         The bytes in the file, mapped into memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block = np.frombuffer(np.float16([0.5]).tobytes() + bytes([0x9F] * 16), np.uint8)
+    >>> tensor = GgufTensor("w", (32,), "Q4_0", block)
+    >>> tensor.nbits, tensor.values[:2]
+    (144, array([3.5, 3.5]))
     """
 
     name: str

@@ -429,7 +429,12 @@ _ROWS = (
 )  # fmt: skip
 
 GGUF_TYPES: dict[str, GgufType] = {row.name: row for row in _ROWS}
-"""The types of blocks of GGUF files, by name."""
+"""The types of blocks of GGUF files, by name.
+
+>>> kind = GGUF_TYPES["Q4_0"]
+>>> kind.name
+'Q4_0'
+"""
 
 
 def as_gguf_type(x: GgufType | str) -> GgufType:

@@ -24,6 +24,11 @@ class AnswerReport:
     ----------
     results : dict of int to str
         For each exercise "correct", "not correct" or "no answer yet".
+
+    Examples
+    --------
+    >>> AnswerReport({1: "correct", 2: "no answer yet"}).correct
+    1
     """
 
     results: dict[int, str]

@@ -47,10 +47,15 @@ def test_list(run):
     assert {other: row["name"] for row in json.loads(out) for other in row["also"]} == dict(fs.training.POLICY_ALIASES)
 
 
-def test_the_list_has_every_name_of_the_readme(run):
+def test_the_list_has_every_name_of_the_documentation(run):
     """Other names and modifiers, too: fp8-delayed, fp16+scaling."""
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    used = {name for line in re.findall(r"floatsim train --compare ([^`\n#]*)", text) for name in line.split()}
+    root = Path(__file__).parents[2]
+    text = "".join((root / page).read_text(encoding="utf-8") for page in ("README.md", "docs/training.md"))
+    used = {
+        name
+        for line in re.findall(r"floatsim train --compare ([^`\n#]*?)(?: --|[`\n#])", text)
+        for name in line.split()
+    }
     assert len(used) > 3
     _, out, _ = run("train", "--list")
     listed = set(re.findall(r"[+\w-]+", out))

@@ -58,6 +58,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
         ".analysis.conversion_losses .analysis.survey.survey .analysis.sweeps .analysis.trace.trace .operators.errors "
         ".testing.identify.identification",
     ),
+    "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),
     "quantization": ("Quantization: fs.quantization", "floatsim.quantization", ""),
     "training": ("Training: fs.training", "floatsim.training", ""),
@@ -274,34 +275,47 @@ def _module_of(package: str, name: str) -> str:
 
 
 def _from_source(page: str, package: str) -> Iterator[Entry]:
-    tree = _tree(package)
-    names = next(
-        ast.literal_eval(node.value) for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )  # fmt: skip
-    homes = {
-        alias.asname or alias.name: (node.module, alias.name)
-        for node in tree.body if isinstance(node, ast.ImportFrom) and node.module for alias in node.names
-    }  # fmt: skip
+    names = ast.literal_eval(_assigned(package, "__all__").value)
     for name in names:
-        module, original = homes[name]
+        module, original = _defining(package, name)
         if not module.startswith(package):  # of another package of floatsim, which can be imported
-            value = getattr(importlib.import_module(module), original)
-            yield _entry(page, package, name, value)
+            yield _entry(page, package, name, getattr(importlib.import_module(module), original))
             continue
         node = next((each for each in _tree(module).body if getattr(each, "name", "") == original), None)
-        if node is None:  # another name of something in another package
-            imported = {
-                alias.asname or alias.name: (each.module, alias.name)
-                for each in _tree(module).body if isinstance(each, ast.ImportFrom) and each.module
-                for alias in each.names
-            }  # fmt: skip
-            texts = next(ast.unparse(each.value) for each in _tree(module).body
-                         if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == original)  # fmt: skip
-            home, wanted = imported[texts]
-            yield _entry(page, package, name, getattr(importlib.import_module(home), wanted))
+        if node is not None:
+            yield _node_entry(page, package, name, module, node)
             continue
-        yield _node_entry(page, package, name, module, node)
+        value = ast.unparse(_assigned(module, original).value)
+        if value in _imports(module):  # another name of something in another package
+            home, wanted = _defining(module, value)
+            yield _entry(page, package, name, getattr(importlib.import_module(home), wanted))
+        else:
+            yield Entry(page, package, name, "data", name, data_docs(module).get(name, ""), module)
+
+
+def _imports(module: str) -> dict[str, tuple[str, str]]:
+    """Return the names that a module imports from others: each to the module and its name there."""
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in _tree(module).body if isinstance(node, ast.ImportFrom) and node.module for alias in node.names
+    }  # fmt: skip
+
+
+def _defining(module: str, name: str) -> tuple[str, str]:
+    """Return the module that defines a name, and its name there: packages import the names of their modules."""
+    while name in _imports(module):
+        module, name = _imports(module)[name]
+    return module, name
+
+
+def _assigned(module: str, name: str) -> ast.Assign | ast.AnnAssign:
+    for node in _tree(module).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if name in map(ast.unparse, targets):
+            return node
+    raise ValueError(f"{module} assigns no {name}")
 
 
 def _node_entry(page: str, package: str, name: str, module: str, node: Any) -> Entry:

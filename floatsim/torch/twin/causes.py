@@ -40,7 +40,11 @@ KINDS = {
     "unverified": "an operation that was not compared with the device",
     "version": "another version of PyTorch or CUDA than was compared",
 }
-"""The kinds of causes."""
+"""The kinds of causes.
+
+>>> KINDS["order"]
+'another order of a sum'
+"""
 
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution", "convolution_backward"}
 _SUMS = {"sum", "mean", "embedding_dense_backward", "index_add", "scatter_add", "cumsum"}

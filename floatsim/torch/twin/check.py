@@ -80,6 +80,15 @@ class Difference:
         What was found about the cause.
     operation : str
         The ATen operation that made the tensor, or the optimizer, if it is known.
+
+    Examples
+    --------
+    >>> place = Place(2, "output", "0")
+    >>> print(Difference(place, "0", "forward", 64, 3, (0, 5), 0x3F80, 0x3F81, "order", "equal in two parts"))
+    first difference: step 2, forward, module 0 (step2/output/0)
+      3 of 64 codes differ, the first at [0, 5]: 0x3f80 here, 0x3f81 in the recording
+      likeliest cause: another order of a sum (order)
+      equal in two parts
     """
 
     place: Place
@@ -125,6 +134,12 @@ class TwinReport:
         The operations that are not known to have the bits of the device, with their calls.
     notes : list of str
         Versions, optimizers and settings that differ from what was recorded or described.
+
+    Examples
+    --------
+    >>> report = TwinReport("h200", 1, [Counted(0, "output", 64, 0), Counted(0, "loss", 1, 0)])
+    >>> bool(report), report.codes, report.differing
+    (True, 65, 0)
     """
 
     device: str

@@ -165,7 +165,7 @@ class Recording:
     ----------
     facts : dict
         The description of the run, without its tensors: device, versions, settings, steps, optimizer, kernels and the
-        text of MODEL.py. `docs/pytorch.md` describes each.
+        text of MODEL.py. `floatsim docs twin` describes each.
     entries : dict of Place to Entry
         The tensors in the order in which the run made them.
     codes : dict of Place to ndarray
