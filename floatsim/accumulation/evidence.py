@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from floatsim.accumulation.gpu_libraries import DEVICES, known_device
+from floatsim.accumulation.gpu_libraries import DEVICES, known_device, release
 from floatsim.accumulation.library_rules import NotDescribedError
 
 __all__ = ["Compared", "Fact", "check_compared", "known_version"]
@@ -25,7 +25,7 @@ def known_version(device: str, version: str | None) -> str:
     'h200'
     """
     name = known_device(device)
-    if version is not None and version.partition("+")[0] not in VERSIONS:
+    if version is not None and release(version) not in VERSIONS:
         raise NotDescribedError(f"version={version!r} of torch on {name} is not described; described: "
                                 f"{', '.join(VERSIONS)}")  # fmt: skip
     return name
@@ -85,7 +85,8 @@ def check_compared(what: str, facts: Mapping[str, Fact], rows: Iterable[Compared
     if not known:
         raise NotDescribedError(f"{what} was not compared with a device")
     outside = [[name for name, values in row.facts.items() if facts[name] not in values] for row in known]
-    given = ", ".join(f"{name} {_values((facts[name],))}" for name in min(outside, key=len))
+    nearest = min(outside, key=lambda names: (len(names), "format" in names))  # of two, the row of the same format
+    given = ", ".join(f"{name} {_values((facts[name],))}" for name in nearest)
     device = known[0].device
     raise NotDescribedError(
         f"{what} with {given} was not compared with an {DEVICES[device]} with {LIBRARIES[device]}; compared: "

@@ -23,7 +23,7 @@ from floatsim.formats import FP16, FP32, FP64, as_format
 
 __all__ = [
     "DEVICES", "FUNCTIONS", "RULES", "KernelCall", "KernelDescription", "KernelRule", "describe_kernel", "is_auxiliary",
-    "kernel_sum", "kernel_table", "known_device",
+    "kernel_sum", "kernel_table", "known_device", "release",
 ]  # fmt: skip
 
 DEVICES = {"h200": "NVIDIA H200 (sm_90)"}
@@ -582,10 +582,25 @@ def known_device(device: str) -> str:
     >>> known_device("NVIDIA H200")
     'h200'
     """
+    if not isinstance(device, str):
+        raise TypeError(f"device must be a text, such as 'h200', not {device!r}")
     name = device.strip().lower().removeprefix("nvidia ")
     if name not in DEVICES:
         raise NotDescribedError(f"device={device!r} is not described; described: {', '.join(DEVICES)}")
     return name
+
+
+def release(version: str | None) -> str | None:
+    """Return the version of a library without the part that names a build.
+
+    >>> release("2.11.0+cu130"), release(None)
+    ('2.11.0', None)
+    """
+    if version is None:
+        return None
+    if not isinstance(version, str):
+        raise TypeError(f"version must be a text, such as '2.11.0', not {version!r}")
+    return version.partition("+")[0]
 
 
 def kernel_sum(
@@ -601,7 +616,7 @@ def kernel_sum(
     row = FUNCTIONS[function]
     if row.refused is not None:
         raise NotDescribedError(f"{function} on device={device!r} is not described: {row.refused}")
-    if version is not None and version.partition("+")[0] not in row.versions:
+    if version is not None and release(version) not in row.versions:
         raise NotDescribedError(
             f"version={version!r} of {function} on device={device!r} is not described; described: "
             f"{', '.join(row.versions)}"

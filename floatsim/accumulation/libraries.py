@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floatsim.accumulation import library_rules as rules
-from floatsim.accumulation.gpu_libraries import kernel_sum
+from floatsim.accumulation.gpu_libraries import kernel_sum, release
 from floatsim.accumulation.gpu_reductions import REDUCTIONS, reduction_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Region, Regions
 from floatsim.accumulation.recorded_kernels import default_result, recorded_kernels
@@ -267,7 +267,7 @@ def library_sum(
             "kernel=, grid=, layout=, settings= and workspace= belong to a GPU: pass device=, such as 'h200'"
         )
     rows = _of_function(function, dtype, result)
-    rows = _with(rows, "version", version and version.partition("+")[0], lambda row: row.versions)
+    rows = _with(rows, "version", release(version), lambda row: row.versions)
     rows = _with(rows, "cpu", cpu, lambda row: row.cpus)
     count = as_index(threads, "threads", 1, 1 << 40)
     taking = [row for row in rows if row.threads is None or count in row.threads]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floatsim import datasets
-from floatsim.accumulation.gpu_libraries import FUNCTIONS, is_auxiliary, known_device
+from floatsim.accumulation.gpu_libraries import FUNCTIONS, is_auxiliary, known_device, release
 from floatsim.accumulation.library_rules import NotDescribedError
 from floatsim.formats._validation import as_index, name_hint
 
@@ -157,7 +157,7 @@ def recorded_kernels(
             raise ValueError(f"settings has {name!r}, which is not known; {name_hint(str(name), SETTINGS)}")
     table = _table(where)
     asked = {
-        "function": function, "version": version and version.partition("+")[0], "dtype": dtype,
+        "function": function, "version": release(version), "dtype": dtype,
         "result": result or default_result(function, dtype), "settings": frozenset(chosen),
         "workspace": workspace, "layout": layout,
     }  # fmt: skip

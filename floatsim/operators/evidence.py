@@ -87,7 +87,7 @@ _TRANSFORMER = _attention((32,), 16, 8, "none")
 EVIDENCE: Mapping[str, Mapping[str, tuple[Compared, ...]]] = MappingProxyType({
     "pytorch-cuda": _ROWS,
     "flash-attention-2": {"attention": (_64, _128), "attention_backward": (_GRADIENTS,)},
-    "cudnn-attention": {"attention": (_64, _128)},
+    "cudnn-attention": {"attention": (_64, _128), "attention_backward": (_attention((64,), 64),)},
     "efficient-attention": {"attention": (_64, _128)},
     "math": {"attention": (_64, _128, _TRANSFORMER), "attention_backward": (_GRADIENTS, _TRANSFORMER)},
 })  # fmt: skip

@@ -6,6 +6,7 @@ operation of ATen, whose handlers compute as the chosen kernel of the GPU does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +60,7 @@ _MATH_GRADIENTS = (*((*_HEADS, length, 64) for length in (64, 128, 200)), (2, 4,
 BACKENDS: dict[str, Backend] = {
     "cudnn": Backend("cudnn-attention", "cudnn-attention", {16: 32, 64: 512, 128: 200}, {64: 64}, block=128),
     "flash": Backend("flash-attention-2", "flash-attention-2", {64: 512, 128: 200}, {64: 200}),
-    "efficient": Backend("efficient-attention", "math", {64: 512}, block=64),
+    "efficient": Backend("efficient-attention", "math", {64: 512, 128: 200}, block=64),
     "math": Backend(
         "math", "math", gradient_shapes=_MATH_GRADIENTS,
         shapes=(*_MATH_GRADIENTS, (*_HEADS, 512, 64), *((*_HEADS, length, 128) for length in (64, 128, 200))),
@@ -158,13 +159,18 @@ def chosen_backend(
 # -- handlers ----------------------------------------------------------------------------------------------------------
 
 
-def _doubt(name: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, backward: bool) -> str:
+def _doubt(
+    name: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, scale: float | None,
+    backward: bool,
+) -> str:  # fmt: skip
     """Return why attention, or its gradient, is not known to have the bits of the GPU, "" if it is."""
     backend, shape = BACKENDS[name], tuple(query.shape)
     if mask is not None:
         return f"{name}: a mask"
     if key.shape != query.shape or value.shape != query.shape:
         return f"{name}: keys or values of another shape than the queries"
+    if scale not in (None, 1 / math.sqrt(shape[-1])):
+        return f"{name}: scale={scale!r}"
     shapes, keys = (
         (backend.gradient_shapes, backend.gradient_keys) if backward else (backend.shapes, backend.keys)
     )  # fmt: skip
@@ -185,7 +191,7 @@ def _attention(
     """Return attention, and instead of the logarithms of the sums what the backward pass needs to know."""
     half = c.formats.operands != FP32
     name = chosen_backend(query, key, value, attn_mask, is_causal, half)
-    why = _doubt(name, query, key, value, attn_mask, False) if half else f"{name}: operands in FP32"
+    why = _doubt(name, query, key, value, attn_mask, scale, False) if half else f"{name}: operands in FP32"
     if why:
         c.unverified(why)
     mask = placed_mask(attn_mask, is_causal, query, key)
@@ -225,7 +231,7 @@ def _attention_backward(
     heads, (place, width) = key.shape[-3], map(int, kept)
     name, own = _NAMES[place], _FORMATS[width]
     half = own != FP32
-    why = _doubt(name, query, key, value, attn_mask, True) if half else f"{name}: operands in FP32"
+    why = _doubt(name, query, key, value, attn_mask, scale, True) if half else f"{name}: operands in FP32"
     if why:
         c.unverified(why)
     mask = placed_mask(attn_mask, is_causal, query, key)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from floatsim.accumulation import Accumulation, Epilogue, TensorCore, parse
 from floatsim.accumulation.libraries import NotDescribedError, library_sum
@@ -25,7 +26,7 @@ from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, s
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
-from floatsim.formats import BF16, FP16, FP32
+from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32
 from floatsim.operators.activations_backward import gelu_backward, silu_backward
 from floatsim.operators.norms import layer_norm, rms_norm
 from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_backward
@@ -438,10 +439,10 @@ def cast(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     >>> hex(cast(nan, torch.empty(1, dtype=torch.float16)).view(torch.int16).item())
     '0x7fff'
     """
-    rule: NanRule = (
-        "cuda" if {format_of_dtype(x.dtype), format_of_dtype(result.dtype)} <= _DTYPES.keys() else "canonical"
-    )
-    return result.copy_(tensor_of(convert(read(x), format_of_dtype(result.dtype), nan=rule), result.dtype))
+    source, target = format_of_dtype(x.dtype), format_of_dtype(result.dtype)
+    recorded = source in _DTYPES and target in (*_DTYPES, E4M3, E5M2)
+    rule: NanRule = "cuda" if recorded or (source in (E4M3, E5M2) and target in (FP32, BF16)) else "canonical"
+    return result.copy_(tensor_of(convert(read(x), target, nan=rule), result.dtype))
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -583,6 +584,29 @@ class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]
         return by_x, None, by_weight, None
 
 
+_RECURRENT = (
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell",
+)  # fmt: skip
+"""The functions behind recurrent layers, each one kernel of cuDNN or PyTorch on a GPU."""
+
+
+def _fused_on_device(module: torch.nn.Module, x: Any) -> bool:
+    """Return whether PyTorch computes an encoder layer, or its attention, by one fused operation of inference."""
+    attention = module.self_attn if isinstance(module, torch.nn.TransformerEncoderLayer) else module
+    return (
+        isinstance(attention, torch.nn.MultiheadAttention)
+        and isinstance(x, torch.Tensor)
+        and x.ndim == 3
+        and not module.training
+        and attention.batch_first
+        and attention.in_proj_bias is not None
+        and attention._qkv_same_embed_dim
+        and attention.num_heads % 2 == 0
+        and not torch.is_autocast_enabled()
+        and not (torch.is_grad_enabled() and any(each.requires_grad for each in (x, *module.parameters())))
+    )
+
+
 @contextmanager
 def choices_of(
     device: str, unverified: Callable[..., None], as_part: Callable[[str], AbstractContextManager[None]]
@@ -591,6 +615,7 @@ def choices_of(
 
     Optimizers run on lists of tensors (foreach), rms_norm is one operation, and attention is that of the GPU. A linear
     layer of an input that is not contiguous is a product and a sum, its parts: autocast converts the bias, too.
+    Recurrent layers, and layers for which PyTorch has a fused operation of inference, are noted.
 
     Parameters
     ----------
@@ -604,7 +629,22 @@ def choices_of(
     module: Any = sys.modules["torch.optim.optimizer"]
     found, norm = module._get_foreach_kernels_supported_devices, torch.rms_norm
     attention, linear = functional.scaled_dot_product_attention, functional.linear
+    kernels: Any = torch._VF
+    recurrent, hooks = {name: getattr(kernels, name) for name in _RECURRENT}, []
     if device:
+        fast = torch.backends.mha.get_fastpath_enabled()
+
+        def note_fused(module: torch.nn.Module, args: Any) -> None:
+            if fast and args and _fused_on_device(module, args[0]):
+                why = "a GPU runs PyTorch's fused path of inference (torch.backends.mha), which was not compared"
+                unverified(type(module).__name__, (tuple(args[0].shape),), why)
+
+        def noted(name: str) -> Callable[..., Any]:
+            def run(x: Any, *args: Any, **words: Any) -> Any:
+                unverified(name, (tuple(x.shape),), "a GPU has one kernel for it; computed step by step")
+                return recurrent[name](x, *args, **words)
+
+            return run
 
         def rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
             if type(x) not in (torch.Tensor, torch.nn.Parameter) or (weight is not None and weight.dtype != x.dtype):
@@ -617,12 +657,19 @@ def choices_of(
             with as_part("linear"):
                 return linear(input, weight, bias)
 
+        for name in _RECURRENT:
+            setattr(kernels, name, noted(name))
+        hooks.append(register_module_forward_pre_hook(note_fused))
         torch.rms_norm, functional.linear = rms_norm, linear_layer
         functional.scaled_dot_product_attention = attention_of(attention, unverified)
         module._get_foreach_kernels_supported_devices = lambda: [*found(), "cpu"]
     try:
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
+        for name, function in recurrent.items():
+            setattr(kernels, name, function)
         module._get_foreach_kernels_supported_devices = found
         torch.rms_norm, functional.linear = norm, linear
         functional.scaled_dot_product_attention = attention

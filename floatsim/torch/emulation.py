@@ -69,8 +69,14 @@ _COMPILES = (
 _CASTS = ("_to_copy", "copy_")
 """Operations that convert tensors to other dtypes."""
 
-_DRAWS = ("bernoulli", "bernoulli_", "native_dropout", "rand_like", "randn_like")
+_DRAWS = (
+    "bernoulli", "bernoulli_", "native_dropout", "rand_like", "randn_like", "randint_like", "normal", "poisson",
+    "binomial", "multinomial", "exponential_", "geometric_", "cauchy_", "log_normal_",
+)  # fmt: skip
 """Operations that draw random numbers in a model, such as dropout. A GPU draws others."""
+
+_DRAWS_OF_MODULES = ("rand", "randn", "randint", "randperm", "normal_", "uniform_", "random_")
+"""The same inside of a module's forward pass. Outside they make weights and batches, often on the CPU."""
 
 _ON_DEVICE = (torch.float32, torch.float16, torch.bfloat16)
 """The dtypes that were compared with a device."""
@@ -135,6 +141,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
 
     def unverified(self, operation: str, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
         """Note that an operation is not known to have the bits of the policy's device. A strict run refuses it."""
+        if self.paused:
+            return
         found = Unverified(operation, shapes, why)
         if self.strict:
             raise NotImplementedError(f"{found}; strict=True refuses what was not compared with the device")
@@ -252,7 +260,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         if self.policy.device and entry.name in _CASTS:
             self._cast(entry, args, result)
-        elif self.policy.device and entry.name in _DRAWS:
+        elif self.policy.device and entry.name in (*_DRAWS, *_DRAWS_OF_MODULES * bool(self.modules.inside)):
             self.unverified(entry.name, _shapes(floats_of(args)), "the random numbers are those of the CPU")
         made = [
             x for x in floats_of([result, *(result if isinstance(result, tuple) else ())]) if tag_of(x, self) is None
@@ -285,13 +293,19 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         wide = [x for x in operands if x.ndim] or operands
         return widest(tuple(self._format_of(x) if x.dtype == dtype else own for x in wide))
 
+    def _complex(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation with a complex operand in PyTorch."""
+        if self.policy.device and (entry.compared or entry.kind in ("handler", "each")):
+            self.unverified(entry.name, _shapes(tensors_of(args)[0]), "complex numbers, computed by PyTorch on the CPU")
+        return func(*args, **kwargs)
+
     def _each(self, entry: Entry, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation on lists of tensors, for each tensor."""
         tensors = floats_of(args)
         if self._is_bookkeeping(tensors, [tag_of(x, self) for x in tensors]):
             return func(*args, **kwargs)
         if tensors_of([*args, *kwargs.values()])[1]:
-            return func(*args, **kwargs)
+            return self._complex(entry, func, args, kwargs)
         n = len(args[0])
         results = []
         for i in range(n):
@@ -331,7 +345,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         assert entry.run is not None
         tensors, has_complex = tensors_of([*args, *kwargs.values()])
         if has_complex:
-            return func(*args, **kwargs)
+            return self._complex(entry, func, args, kwargs)
         if entry.kind == "decomposition" and not tensors:
             return self._unrounded(entry, func, args, kwargs)
         if torch.Tag.pointwise in func.tags:
@@ -414,7 +428,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         """Run an operation by its handler."""
         tensors, has_complex = tensors_of([*args, *kwargs.values()] if kwargs else args)
         if has_complex:
-            return func(*args, **kwargs)
+            return self._complex(entry, func, args, kwargs)
         self._check(entry, tensors)
         out, given = None, (args, kwargs)
         if kwargs:
@@ -808,9 +822,6 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
     with ExitStack() as stack:
         _ACTIVE.append(mode)
         stack.callback(_ACTIVE.remove, mode)
-        fast = torch.backends.mha.get_fastpath_enabled()
-        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(scaler_patches(mode))
         mode.modules.start()
         stack.callback(mode.modules.stop)
@@ -818,6 +829,8 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
         stack.enter_context(choices_of(policy.device, mode.unverified, mode.as_part))
+        stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)

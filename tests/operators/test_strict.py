@@ -131,6 +131,13 @@ def test_a_changed_recipe_was_not_compared(keywords, named):
         call("pytorch-cuda", "softmax", {}, strict=True, **keywords)
 
 
+def test_the_named_fact_is_that_of_the_row_of_the_same_format():
+    """A row of FP32 with more columns lacks one fact as well."""
+    (x,) = drawn((1, 8193), "bf16")
+    with pytest.raises(fs.NotDescribedError, match="softmax with columns 8,193 was not compared"):
+        ops.softmax(x, recipe="pytorch-cuda", strict=True)
+
+
 def test_options_of_the_context_were_not_compared():
     with fs.context(ftz=True), pytest.raises(fs.NotDescribedError, match="softmax with context changed"):
         call("pytorch-cuda", "softmax", {}, strict=True)
@@ -164,6 +171,8 @@ def test_operators_and_recipes_without_recordings():
     ({"device": "a100"}, fs.NotDescribedError, "device='a100' is not described; described: h200"),
     ({"device": "h200", "version": "2.12.0"}, fs.NotDescribedError, "version='2.12.0' .*described: 2.11.0"),
     ({"version": "2.11.0"}, TypeError, "pass device="), ({"strict": "yes"}, TypeError, "strict must be"),
+    ({"device": 3}, TypeError, "device must be a text, such as 'h200', not 3"),
+    ({"device": "h200", "version": 2.11}, TypeError, "version must be a text, such as '2.11.0', not 2.11"),
 ])  # fmt: skip
 def test_devices_and_versions(keywords, error, message):
     with pytest.raises(error, match=message):

@@ -268,15 +268,16 @@ def test_attention_is_that_of_the_chosen_implementation(backends, recipe):
     ({"mask": torch.zeros(16, 16, dtype=torch.bfloat16)}, "cudnn: a mask"),
     ({"mask": torch.zeros(16, 16, dtype=torch.bfloat16).requires_grad_()}, "a mask that requires a gradient"),
     ({"dtype": torch.float32}, "efficient: operands in FP32"), ({"keys": 24}, "keys or values of another shape"),
+    ({"scale": 0.3}, "cudnn: scale=0.3"),
     ({"dropout_p": 0.5}, "dropout_p=0.5"), ({"shape": (2, 16, 64)}, "math: cuBLAS's kernels"),
     ({"heads": 1, "enable_gqa": True}, "keys or values of another shape"),
-], ids=range(10))  # fmt: skip
+], ids=range(11))  # fmt: skip
 def test_attention_that_was_not_compared(arguments, why):
     """It is noted, and near PyTorch's own."""
     shape, dtype = arguments.get("shape", (1, 2, 16, 64)), arguments.get("dtype", torch.bfloat16)
     others = (*shape[:-3], arguments.get("heads", shape[-3]), arguments.get("keys", shape[-2]), shape[-1])
     q, k, v = (normal(*s, dtype=dtype, seed=n).requires_grad_() for n, s in enumerate((shape, others, others)))
-    words = {key: each for key, each in arguments.items() if key in ("dropout_p", "enable_gqa")}
+    words = {key: each for key, each in arguments.items() if key in ("dropout_p", "enable_gqa", "scale")}
     mask = arguments.get("mask")
 
     def attend(*operands):
@@ -380,6 +381,89 @@ class Decoder(nn.Module):
         x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
         x = x + self.down(F.gelu(self.up(self.norms[1](x))))
         return self.head(self.norms[2](x))
+
+
+@pytest.mark.parametrize("draw", [
+    lambda x: torch.multinomial(x.float().softmax(-1), 1), lambda x: torch.normal(x.float(), 1.0),
+    lambda x: x.clone().exponential_(), lambda x: torch.poisson(x.float().abs()), torch.rand_like,
+], ids=["multinomial", "normal", "exponential_", "poisson", "rand_like"])  # fmt: skip
+def test_draws_are_noted(draw):
+    (note,) = noted(lambda: draw(normal(4, 8)))
+    assert note.why == "the random numbers are those of the CPU"
+
+
+def test_draws_of_a_module_are_noted():
+    """Outside of modules, the same functions make weights and batches, which have the CPU's numbers on a GPU, too."""
+
+    class Noise(nn.Module):
+        def forward(self, x):
+            return torch.empty(8).normal_(), torch.rand(8)
+
+    with ft.emulate("h200", strict=True):
+        nn.Linear(8, 8)
+        torch.randn(8)
+    noise = Noise()
+    with ft.emulate("h200", noise) as run:
+        noise(normal(4, 8))
+    assert sorted(note.operation for note in run.unverified) == ["normal_", "rand"]
+
+
+@pytest.mark.parametrize(("layer", "name"), [
+    (nn.LSTM(8, 8), "lstm"), (nn.GRU(8, 8), "gru"), (nn.RNN(8, 8), "rnn_tanh"), (nn.GRUCell(8, 8), "gru_cell"),
+], ids=["lstm", "gru", "rnn", "cell"])  # fmt: skip
+def test_recurrent_layers_are_noted(layer, name):
+    """A GPU does not compute their steps one by one."""
+    layer, x = layer.bfloat16(), normal(8, 8) if name == "gru_cell" else normal(3, 8, 8)
+    before = vars(torch._VF).copy()
+    with ft.emulate("h200", layer) as run:
+        layer(x)
+        with run.pause():
+            layer(x)
+    notes = [(note, calls) for note, calls in run.unverified.items() if note.operation == name]
+    assert [(note.why, calls) for note, calls in notes] == [("a GPU has one kernel for it; computed step by step", 1)]
+    assert getattr(torch._VF, name) is before.get(name, getattr(torch._C._VariableFunctions, name))
+
+
+def test_fused_inference_is_noted():
+    """The recordings are of training: an encoder layer of an inference is another kernel on a GPU."""
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True).bfloat16()
+    x = normal(2, 32, 64)
+
+    def notes():
+        with ft.emulate("h200", layer) as run:
+            layer(x)
+        return sorted(note.operation for note in run.unverified if "fused path of inference" in note.why)
+
+    assert notes() == []
+    with torch.no_grad():
+        assert notes() == []
+        layer.eval()
+        assert notes() == ["MultiheadAttention", "TransformerEncoderLayer"]
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            assert notes() == []
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+    assert notes() == []
+
+
+def test_complex_numbers_are_noted():
+    z = torch.ones(8, dtype=torch.complex64)
+    for function in (lambda: z * torch.ones(8), z.abs, lambda: z @ z):
+        assert [note.why for note in noted(function)] == ["complex numbers, computed by PyTorch on the CPU"]
+
+
+def test_casts_to_8_bits_have_the_nan_of_a_gpu():
+    x = torch.tensor([0xFFC1, 0x7FC1, 0xFF80, 0x7F80, 0xBF80, 0x0001], dtype=torch.int32).to(torch.int16)
+    x = x.view(torch.bfloat16)
+    with ft.emulate("h200", strict=True):
+        found = [x.to(dtype) for dtype in (torch.float8_e4m3fn, torch.float8_e5m2)]
+        back = [each.to(torch.bfloat16) for each in found]
+    assert found[0].view(torch.uint8).tolist() == [0xFF, 0x7F, 0xFF, 0x7F, 0xB8, 0]
+    assert found[1].view(torch.uint8).tolist() == [0xFF, 0x7F, 0xFC, 0x7C, 0xBC, 0]
+    for each, y in zip(("e4m3", "e5m2"), back, strict=True):
+        codes = fs.from_codes(found[each == "e5m2"].view(torch.uint8).numpy(), each)
+        np.testing.assert_array_equal(runs.codes(y), fs.convert(codes, "bf16", nan="cuda").codes)
 
 
 @pytest.mark.parametrize("policy", ["h200", "h200-autocast-fp16"])

@@ -627,7 +627,7 @@ def test_other_files_are_no_recordings(tmp_path):
     with pytest.raises(ValueError, match="is no recording of floatsim twin"):
         ft.check_twin(path)
     path.write_text("{}")
-    with pytest.raises(ValueError, match="is no complete recording"):
+    with pytest.raises(ValueError, match=r"complete recording: it is no whole \.npz file, which is a zip"):
         ft.check_twin(path)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         ft.check_twin(tmp_path / "y.npz")

@@ -171,6 +171,9 @@ def test_strict_optimizers_outside_of_the_table():
     for keywords in ({"strict": True}, {"device": "h200"}):
         with pytest.raises(ValueError, match="pass recipe=, one of cuda, cuda-foreach, cuda-fused"):
             training.SGD(0.1, **keywords)
+    for keywords in ({}, {"recipe": "cuda"}):
+        with pytest.raises(TypeError, match="strict must be True or False, not 'no'"):
+            training.SGD(0.1, strict="no", **keywords)
     with pytest.raises(fs.NotDescribedError, match="device='a100' is not described; described: h200"):
         training.SGD(0.1, recipe="cuda", device="a100")
     with pytest.raises(fs.NotDescribedError, match=r"version='2.12.0' .*described: 2.11.0"):

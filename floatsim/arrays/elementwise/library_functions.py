@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, SupportsFloat, TypeAlias, TypeVar
 
 from floatsim.accumulation.evidence import Compared, check_compared, known_version
 from floatsim.arrays.array.conversion import read_floats
@@ -85,8 +85,18 @@ def library_call(
     for other, value in others:
         if type(value) not in (int, float):
             raise TypeError(f"{name}: functions='cuda' takes a Python number for {other}, not {type(value).__name__}")
-        number = float(value)
+        number = _as_number(value)
     return _applied(name, first, x, number, out)
+
+
+def _as_number(value: Any) -> float:
+    """Return a Python float, which may be infinite or NaN, or raise an error that names the argument."""
+    if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or getattr(value, "ndim", 0) > 0:
+        raise TypeError(f"number must be a Python number, not {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("number must be in the range of FP64; Python has no float for larger integers") from None
 
 
 def _applied(name: str, argument: str, x: Any, number: float | None = None, out: Any = None) -> Any:
@@ -129,9 +139,9 @@ def library_function(
     Raises
     ------
     TypeError
-        For other formats, for a missing number, and for one that the function does not take.
+        For other formats, for a missing number, for one that the function does not take, and for what is no number.
     ValueError
-        For unknown names.
+        For unknown names, and for integers beyond the range of FP64.
     NotDescribedError
         For unknown devices and versions, for a function in FP32 whose sequence of operations is not known, for an
         exponent that was not recorded, and with `strict`.
@@ -158,4 +168,4 @@ def library_function(
         row, fmt = as_cuda_function(name), read_floats(x, "x")[1]
         fitted = "fitted" if row.fitted else "none"
         check_compared(f"{name} in {fmt.name}", {"format": fmt.name, "coefficients": fitted}, _COMPARED)
-    return _applied(name, "x", x, number, out)
+    return _applied(name, "x", x, None if number is None else _as_number(number), out)

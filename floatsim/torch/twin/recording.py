@@ -258,6 +258,8 @@ class Recording:
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}; `floatsim twin record` writes one")
+        if not zipfile.is_zipfile(path):
+            raise ValueError(f"{path.name} is no complete recording: it is no whole .npz file, which is a zip archive")
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}

@@ -274,7 +274,8 @@ class Optimizer:
             known_version(self.device, self.version)
         elif self.version is not None:
             raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
-        if self.recipe is None and (as_flag(self.strict, "strict") or self.device is not None):
+        strict = as_flag(self.strict, "strict")
+        if self.recipe is None and (strict or self.device is not None):
             raise ValueError(
                 f"strict= and device= belong to a recipe of a GPU: pass recipe=, one of {', '.join(EVIDENCE)}"
             )
