@@ -109,7 +109,11 @@ PACKED_LAYOUTS = {
         PackedLayout("cublas-128x4", _BYTE, (8,), pads=True, tile=(128, 4)),
     )
 }  # fmt: skip
-"""The layouts by name."""
+"""The layouts of packed codes by name.
+
+>>> PACKED_LAYOUTS["awq"].bits
+(4,)
+"""
 
 
 def as_packed_layout(layout: Any, bits: int | None) -> tuple[PackedLayout, int]:
