@@ -13,6 +13,7 @@ from floatsim.quantization.integer import (
 )
 from floatsim.quantization.lookup import BINARY, BNB_FP4, DYNAMIC8, DYNAMIC8_UNSIGNED, LookupFormat, NF4
 from floatsim.quantization.p3109 import P3109Block, block_dot, block_product, block_sum, project_block
+from floatsim.quantization.packing import PACKED_LAYOUTS, PackedLayout, pack, unpack
 from floatsim.quantization.products import (
     integer_matmul, llm_int8_matmul, quantize_multiplier, requantize, scaled_matmul,
 )
@@ -22,8 +23,9 @@ from floatsim.quantization.scheme import SCHEMES, Scheme, as_element_format, as_
 __all__ = [
     "BINARY", "BNB_FP4", "DYNAMIC8", "DYNAMIC8_UNSIGNED", "GGUF_TYPES", "GgufFile", "GgufTensor", "GgufType", "INT2",
     "INT3", "INT4", "INT5", "INT6", "INT7", "INT8", "IntegerFormat", "LookupFormat", "MXINT8", "NF4", "NVFP4_SIGNS",
-    "P3109Block", "Quantized", "SCHEMES", "Scheme", "TERNARY", "UINT2", "UINT3", "UINT4", "UINT5", "UINT6", "UINT7",
-    "UINT8", "as_element_format", "as_scheme", "best_scale", "block_dot", "block_product", "block_sum",
-    "dequantize_blocks", "from_gguf", "hadamard", "integer_matmul", "llm_int8_matmul", "project_block",
-    "quantize_blocks", "quantize_multiplier", "requantize", "scaled_matmul", "to_gguf", "torch_e8m0",
+    "P3109Block", "PACKED_LAYOUTS", "PackedLayout", "Quantized", "SCHEMES", "Scheme", "TERNARY", "UINT2", "UINT3",
+    "UINT4", "UINT5", "UINT6", "UINT7", "UINT8", "as_element_format", "as_scheme", "best_scale", "block_dot",
+    "block_product", "block_sum", "dequantize_blocks", "from_gguf", "hadamard", "integer_matmul", "llm_int8_matmul",
+    "pack", "project_block", "quantize_blocks", "quantize_multiplier", "requantize", "scaled_matmul", "to_gguf",
+    "torch_e8m0", "unpack",
 ]

@@ -26,6 +26,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
+from floatsim.quantization.packing import PackedLayout, as_packed_layout, packed_digits
 from floatsim.quantization.scales import number, rounded, to_format
 from floatsim.quantization.scheme import ElementFormat, Scheme, layout
 
@@ -322,6 +323,43 @@ class Quantized:
             code = np.array(number)
         codes = np.broadcast_to(code.astype(self.codes.dtype), self.shape).copy()
         return replace(self, codes=codes).dequantize()
+
+    def packed(self, layout: PackedLayout | str) -> Array:
+        """Return the codes packed as a library stores them. `fs.quantization.unpack` is the inverse.
+
+        Signed integers are stored as two's complement in bytes, and with half of the range added in the layouts of
+        GPTQ, AWQ, MLX and compressed-tensors.
+
+        Parameters
+        ----------
+        layout : str or PackedLayout
+            A key of `fs.quantization.PACKED_LAYOUTS`.
+
+        Returns
+        -------
+        array of uint8, int32 or uint32
+            The axis of the layout is shorter.
+
+        Raises
+        ------
+        ValueError
+            For an unknown layout, one of scales or zero points, codes of a width that it lacks, and a shape without
+            whole words.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> q = fs.quantize_blocks([[0.6, -1.0, 0.25, 7.0]], "int4", block=2)
+        >>> q.codes.tolist(), [f"{x:02x}" for x in q.packed("low-nibble-first")[0]]
+        ([[4, -7, 0, 7]], ['94', '70'])
+        """
+        row, bits = as_packed_layout(layout, self.format.bits)
+        if row.tile is not None or row.name.startswith("gptq-zeros"):
+            raise ValueError(f"layout={row.name!r} is for scales or zero points; `fs.quantization.pack` packs them")
+        digits = self.codes.astype(np.int64)
+        if isinstance(self.format, IntegerFormat) and self.format.min < 0:
+            digits = digits + (1 << (bits - 1)) if row.signed == "code + half" else digits & ((1 << bits) - 1)
+        return packed_digits(row, digits, bits)
 
     @property
     def nbits(self) -> int:
