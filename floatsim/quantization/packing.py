@@ -111,7 +111,8 @@ PACKED_LAYOUTS = {
 }  # fmt: skip
 """The layouts of packed codes by name.
 
->>> PACKED_LAYOUTS["awq"].bits
+>>> import floatsim as fs
+>>> fs.quantization.PACKED_LAYOUTS["awq"].bits
 (4,)
 """
 
