@@ -214,7 +214,8 @@ def _members(kind: type) -> Iterator[Member]:
 
 @functools.cache
 def _tree(module: str) -> ast.Module:
-    spec = importlib.util.find_spec(module) if module not in FROM_SOURCE else None
+    from_source = any(module == package or module.startswith(f"{package}.") for package in FROM_SOURCE)
+    spec = None if from_source else importlib.util.find_spec(module)  # which imports the packages above
     path = Path(spec.origin) if spec and spec.origin else _path(module)
     return ast.parse(path.read_text(encoding="utf-8"))
 
