@@ -64,7 +64,7 @@ def test_every_name_has_a_signature_a_sentence_and_an_example():
 def test_the_sentence_of_a_name_is_its_own():
     """Two names have the same sentence only if they are the same object."""
     seen: dict[str, list[str]] = {}
-    for entry in api.entries():
+    for entry in imported():
         seen.setdefault(api.sentence(entry.doc), []).append(entry.path)
     same = [names for names in seen.values() if len({id(value_of(name)) for name in names}) > 1]
     assert not same
@@ -72,11 +72,14 @@ def test_the_sentence_of_a_name_is_its_own():
 
 def value_of(path: str) -> object:
     package, _, name = path.rpartition(".")
-    if package == "floatsim.torch" and importlib.util.find_spec("torch") is None:
-        return path
-    return getattr(
-        importlib.import_module(package.replace("fs", "floatsim", 1) if package.startswith("fs") else package), name
-    )
+    home = importlib.import_module("floatsim" + package.removeprefix("fs") if package.startswith("fs") else package)
+    return getattr(home, name)
+
+
+def imported() -> list[api.Entry]:
+    """The entries whose packages can be imported: without PyTorch not those of floatsim.torch."""
+    missing = () if importlib.util.find_spec("torch") else tuple(api.FROM_SOURCE)
+    return [entry for entry in api.entries() if not entry.path.startswith(missing)]
 
 
 @pytest.mark.parametrize("page", [page for page in api.PAGES if page not in ("torch", "approx", "njit", "datasets")])
@@ -94,7 +97,7 @@ def test_pytest_runs_the_examples_of_functions_and_classes():
     """doctest takes what a module defines: the entry is under its name in its module, with the same docstring."""
     finder = doctest.DocTestFinder(exclude_empty=True, recurse=False)
     lost = []
-    for entry in api.entries():
+    for entry in imported():
         if entry.kind == "data" or entry.module.startswith("floatsim.torch"):
             continue
         value, module = value_of(entry.path), importlib.import_module(entry.module)
