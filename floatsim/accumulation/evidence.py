@@ -9,7 +9,7 @@ from typing import TypeAlias
 from floatsim.accumulation.gpu_libraries import DEVICES, known_device, release
 from floatsim.accumulation.library_rules import NotDescribedError
 
-__all__ = ["Compared", "Fact", "check_compared", "known_version"]
+__all__ = ["Compared", "Fact", "check_compared", "known_version", "optional_version"]
 
 Fact: TypeAlias = "int | float | str | bool | tuple[float, ...]"
 VERSIONS = ("2.11.0",)
@@ -29,6 +29,19 @@ def known_version(device: str, version: str | None) -> str:
         raise NotDescribedError(f"version={version!r} of torch on {name} is not described; described: "
                                 f"{', '.join(VERSIONS)}")  # fmt: skip
     return name
+
+
+def optional_version(device: str | None, version: str | None) -> str | None:
+    """Return the name of a device, or None without one. A version without a device is a TypeError.
+
+    >>> optional_version("h200", None), optional_version(None, None)
+    ('h200', None)
+    """
+    if device is not None:
+        return known_version(device, version)
+    if version is not None:
+        raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
+    return None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from floatsim.accumulation import (
     as_accumulation,
     parse,
 )
-from floatsim.accumulation.evidence import Compared, Fact, check_compared, known_version
+from floatsim.accumulation.evidence import Compared, Fact, check_compared, optional_version
 from floatsim.accumulation.libraries import library_sum
 from floatsim.accumulation.library_rules import NotDescribedError, Regions
 from floatsim.arrays.array.conversion import array, convert, read_floats
@@ -144,10 +144,8 @@ def _compared_calls(recipe: Recipe, operator: str, keywords: RecipeKeywords) -> 
 
     A NotDescribedError says that none was.
     """
-    device, strict = keywords.get("device"), as_flag(keywords.get("strict", False), "strict")
-    name = None if device is None else known_version(device, keywords.get("version"))
-    if device is None and keywords.get("version") is not None:
-        raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
+    strict = as_flag(keywords.get("strict", False), "strict")
+    name = optional_version(keywords.get("device"), keywords.get("version"))
     rows = EVIDENCE.get(recipe.name, {}) if RECIPES.get(recipe.name) is recipe else {}
     devices = {row.device for each in rows.values() for row in each}
     if not rows or name not in (None, *devices):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from floatsim.accumulation.evidence import Fact, check_compared, known_version
+from floatsim.accumulation.evidence import Fact, check_compared, optional_version
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.call.options import Context, context, get_context
@@ -270,10 +270,7 @@ class Optimizer:
 
     def _check_device(self) -> None:
         """Raise an error for an unknown device or version, and for a strict optimizer without a recipe of a device."""
-        if self.device is not None:
-            known_version(self.device, self.version)
-        elif self.version is not None:
-            raise TypeError("version= belongs to a device: pass device=, such as 'h200'")
+        optional_version(self.device, self.version)
         strict = as_flag(self.strict, "strict")
         if self.recipe is None and (strict or self.device is not None):
             raise ValueError(
