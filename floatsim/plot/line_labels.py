@@ -19,7 +19,7 @@ __all__ = ["DASHES", "format_in_name", "format_of", "label_ends", "line_colours"
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
 
-_SHADES = {False: (("#000000", 0.6), ("#ffe44d", 0.6)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
+_SHADES = {False: (("#000000", 0.6), ("#ffffff", 0.5)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
 """The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
 
 
@@ -51,8 +51,8 @@ def format_in_name(name: str, stands_for: Mapping[str, str] | None = None) -> Fl
 def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> list[tuple[str, int]]:
     """Return each line's colour and its number among the lines of its format; None is a line without a format.
 
-    One line has the format's colour. Several lines of a format have shades of it, from dark to light and yellowish, so
-    that they differ in lightness for every reader.
+    One line has the format's colour. Several lines of a format have shades of it, from dark to light, so that
+    they differ in lightness for every reader.
     """
     counts, seen = Counter(formats), Counter[FloatFormat | None]()
     found = []
