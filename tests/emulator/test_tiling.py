@@ -352,6 +352,7 @@ print(len(after), "functions")
 """
 
 
+@pytest.mark.full
 def test_foreign_functions_compile_as_before():
     """Functions of other libraries have the same results and instructions after floatsim was used."""
     sympy = "sympy" if importlib.util.find_spec("sympy") else ""
