@@ -14,7 +14,7 @@ from floatsim.tensorcore.special_functions import FORMS, as_unit
 from tests.marks import cases
 
 FORMS_OF_ONE = [(name, fmt, ftz) for name in FORMS if name != "div" for fmt in FORMS[name] for ftz in FORMS[name][fmt]]
-QUICK = [form for form in FORMS_OF_ONE if form[1] is fs.FP32]
+QUICK = [form for n, form in enumerate(f for f in FORMS_OF_ONE if f[1] is fs.FP32) if n % 4 in (0, 3)]
 
 
 def hard_codes(rng):

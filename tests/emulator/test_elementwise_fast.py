@@ -218,7 +218,7 @@ def test_formats_beside_the_bounds_of_float32(within, beyond, rounding):
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
-@pytest.mark.parametrize("fmt", [fs.FP16, fs.BF16], ids=lambda f: f.name)
+@pytest.mark.parametrize("fmt", cases(quick=[fs.BF16], full=[fs.FP16]), ids=lambda f: f.name)
 def test_stochastic_results_beside_every_code(fmt, name):
     """Operands of every distance: what float32 lacks of a sum may be anything below its last bit."""
     few = [0, 1, 2, 3, 1 << fmt.trailing_bits, fmt.infinity_code, fmt.max_code, fmt.canonical_nan, fs.encode(1.0, fmt)]
@@ -309,7 +309,7 @@ def test_conversions_between_random_formats():
     assert fast > 60
 
 
-@pytest.mark.parametrize("carrier", [fs.FP32, fs.FP64], ids=lambda f: f.name)
+@pytest.mark.parametrize("carrier", cases(quick=[fs.FP32], full=[fs.FP64]), ids=lambda f: f.name)
 def test_encode(carrier):
     rng = np.random.default_rng(4)
     for _ in range(60):

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from floatsim_kernels.runtime import compile_faster, jit, numba_compat
 from floatsim_kernels.runtime.jit import SOURCE_HASH, inline, kernel, kernel_of
-from marks import cases
 from numba.core import event
+
+from tests.marks import cases
 
 only_faster = pytest.mark.skipif(jit.FASTER is None, reason="FLOATSIM_NUMBAS_COMPILER asks for Numba's own compiler")
 

@@ -15,6 +15,7 @@ from studies.questions import __main__ as command
 from studies.questions.chart import answer_chart
 from studies.questions.question import Answer, Chart
 from studies.questions.table import QUESTIONS, answer_question, answer_questions
+from tests.marks import cases
 
 
 def numbers(name, **options):
@@ -193,7 +194,10 @@ def test_bad_values(call, message):
         call()
 
 
-@pytest.mark.parametrize("name", ["stored-weights", "straight-through", "learning-rate", "scientific", "warm-up"])
+@pytest.mark.parametrize(
+    "name",
+    cases(quick=["straight-through"], full=["stored-weights", "learning-rate", "scientific", "warm-up"]),
+)
 def test_an_accuracy_in_fp32_comes_with_its_training(name):
     """The accuracies of one network in FP32 differ: by the epochs and the rate, which the sentence names."""
     options = {"epochs": 1} | ({"unknowns": 4, "time": 0.1} if name == "scientific" else {})

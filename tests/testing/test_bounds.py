@@ -12,6 +12,7 @@ import floatsim as fs
 from floatsim.formats.value_sets import TermRange
 from floatsim.testing.bounds.bounds import path_of
 from floatsim.testing.bounds.compensated import kahan_growth, neumaier_growth
+from tests.marks import cases
 
 DESCRIPTIONS = (
     "fp32", "sequential(fp32, fused)", "pairwise(fp32)", "pairwise(fp32, halving)", "pairwise(fp32, numpy)", "fp16",
@@ -48,10 +49,13 @@ def test_fp8_and_c():
     fs.testing.assert_within_bound(kernel, a, b, c, accumulate="pairwise(fp32)")
 
 
-@pytest.mark.parametrize("description", [
-    "converted(tf32, residue(hopper, 16))", "tf32x3(hopper)", "blocked(tf32x3(hopper), 32, fp32)",
-    "epilogue(converted(tf32, hopper, rounding=toward_zero), fp32, relu)", "splitk(3, fp32, fp32, tile=8, dealt)",
-])  # fmt: skip
+@pytest.mark.parametrize("description", cases(
+    quick=["epilogue(converted(tf32, hopper, rounding=toward_zero), fp32, relu)"],
+    full=[
+        "converted(tf32, residue(hopper, 16))", "tf32x3(hopper)", "blocked(tf32x3(hopper), 32, fp32)",
+        "splitk(3, fp32, fp32, tile=8, dealt)",
+    ],
+))  # fmt: skip
 def test_fp32_operands_and_c(description):
     c = fs.array(np.random.default_rng(2).standard_normal((12, 12)) * 4, "fp16")
     for kind in ("normal", "cancelling", "subnormal"):
@@ -193,10 +197,13 @@ def test_operands_are_read_as_the_sums_read_them():
         assert fs.testing.error_bound(c, one).exact == 2.0**-130
 
 
-@pytest.mark.parametrize("unit", [
-    "avx512-bf16", "ace", "amx-bf16", "amx-fp16", "amx-fp8", "fma3", "avx512-fp16", "avx10.2", "arm-bfdot",
-    "arm-bfmmla", "arm-fp16", "arm-fp8", "arm-fmmla",
-])  # fmt: skip
+@pytest.mark.parametrize("unit", cases(
+    quick=["avx512-bf16", "amx-fp16", "arm-bfdot"],
+    full=[
+        "ace", "amx-bf16", "amx-fp8", "fma3", "avx512-fp16", "avx10.2", "arm-bfmmla", "arm-fp16", "arm-fp8",
+        "arm-fmmla",
+    ],
+))  # fmt: skip
 def test_cpu_units_have_bounds(unit):
     row = fs.tensorcore.ARCHITECTURES[unit].instructions[0]
     fmt = row.inputs[0]
@@ -309,8 +316,8 @@ def hard_terms(fmt, n, kind, rng):
 
 
 @pytest.mark.parametrize("kind", ["normal", "cancelling", "swamped", "midpoints"])
-@pytest.mark.parametrize("mode", ["ties_to_even", "toward_zero", "toward_positive", "ties_to_away"])
-@pytest.mark.parametrize("fmt", [fs.FP32, fs.FP16, fs.BF16, fs.E4M3], ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("mode", cases(quick=["ties_to_even"], full=["toward_zero", "toward_positive", "ties_to_away"]))
+@pytest.mark.parametrize("fmt", cases(quick=[fs.FP32, fs.BF16], full=[fs.FP16, fs.E4M3]), ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("method", ["kahan", "neumaier"])
 def test_compensated_sums_are_within_their_bounds(method, fmt, mode, kind):
     """Hard terms times one, in exact fractions: no error beyond the bound."""
