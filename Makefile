@@ -9,7 +9,7 @@ PYTHON ?=
 ARGS ?=
 NAMES ?=
 OUT ?= out/on_device
-COMMANDS := demo test test-full test-pythons test-libraries notebooks slides test-exhaustive bench lint docs build install clean
+COMMANDS := demo test test-full test-pythons test-arm test-libraries notebooks slides test-exhaustive bench lint docs build install clean
 
 .DEFAULT_GOAL := help
 .PHONY: help on-device notebooks-update $(COMMANDS)

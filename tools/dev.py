@@ -55,6 +55,9 @@ COMMANDS = {
         "",
         [["tools/test_pythons.py"]],
     ),
+    "test-arm": Command(
+        "tests of bits on an emulated Arm processor; needs Debian 12, and root for qemu", "", [["tools/test_arm.py"]]
+    ),
     "test-libraries": Command(
         "exchange of arrays with torch and JAX, floatsim.torch and its notebooks",
         "test-libraries",
