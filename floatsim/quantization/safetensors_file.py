@@ -1,4 +1,4 @@
-"""Read safetensors files: quantized weights with their schemes, and plain tensors. Bytes are read when they are used."""
+"""Read safetensors files: quantized weights with their schemes, and plain tensors, read when they are used."""
 
 from __future__ import annotations
 
