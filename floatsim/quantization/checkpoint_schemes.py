@@ -138,23 +138,20 @@ def _transposed(x: FloatArray) -> FloatArray:
     return FloatArray(np.ascontiguousarray(x.codes.T), x.format)
 
 
-def _blocks(parts: Parts, part: str, shape: tuple[int, int], given: Any = None) -> tuple[int, int]:
+def _blocks(parts: Parts, part: str, shape: tuple[int, int], given: tuple[int, int] = (0, 0)) -> tuple[int, int]:
     """Return the height and width of the blocks that the shape of the scales implies, or a configuration gives."""
     grid = parts[part].shape
     if grid in ((), (1,), (1, 1)):
         return shape
-    if len(grid) == 1:
-        grid = (*grid, 1)
-    sides = []
-    for axis in (0, 1):
-        count = grid[axis] if len(grid) == 2 else 0
-        side = given[axis] if given is not None else shape[axis] // count if count else 0
-        if not count or not side or -(-shape[axis] // side) != count:
-            side = 128  # the usual height and width, whose last block may be short
-        if not count or -(-shape[axis] // side) != count:
-            raise parts.error(f"{part[1:]} of shape {parts[part].shape} fits no blocks of the weight {shape}")
-        sides.append(side)
-    return sides[0], sides[1]
+    counts = (*grid, 1) if len(grid) == 1 else grid
+    if len(counts) != 2 or 0 in counts or 0 in shape:
+        raise parts.error(f"{part[1:]} of shape {grid} fits no blocks of the weight {shape}")
+    divided = shape[0] // counts[0], shape[1] // counts[1]
+    usual = (128, 128)  # of FP8 with blocks, whose last blocks may be short
+    for height, width in (given, divided, usual) if counts[0] in (1, shape[0]) else (given, usual, divided):
+        if height and width and (-(-shape[0] // height), -(-shape[1] // width)) == counts:
+            return height, width
+    raise parts.error(f"{part[1:]} of shape {grid} fits no blocks of the weight {shape}")
 
 
 def _grid(x: FloatArray | Array, shape: tuple[int, int], block: tuple[int, int]) -> Any:
@@ -375,9 +372,11 @@ def _plain_codes(
         if not block_from:
             found = _weight_arguments(parts, "block_structure")
             given = next(iter(found)) if len(found) == 1 else None
-        if not (isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(n, int) for n in given)):
-            given = None
-        block = _blocks(parts, scale, shape, given)
+        if not (
+            isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(n, int) and n > 0 for n in given)
+        ):
+            given = (0, 0)
+        block = _blocks(parts, scale, shape, (given[0], given[1]))
         fmt = stored.format if stored.is_float else _FORMATS["INT8"]
         scales = _grid(parts[scale].floats(), shape, block)
         zeros = None
