@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -58,6 +58,8 @@ class Weight:
         Whether the blocks are those of the elements in the order of memory, and do not end with a row.
     nested : NestedScales, optional
         The scales as they are stored, if they are quantized.
+    has_negative_zero : bool
+        Whether the package reads the code of E2M1's -0 as -0. ModelOpt reads it as +0.
     """
 
     shape: tuple[int, ...]
@@ -68,6 +70,7 @@ class Weight:
     note: str = ""
     is_flat: bool = False
     nested: NestedScales | None = None
+    has_negative_zero: bool = True
 
     @property
     def count(self) -> int:
@@ -405,7 +408,7 @@ def _matrix_rows(
 
 
 def _four_bits(
-    key: str, scale: str, size: int, *, whole: str = "", rule: str = "multiply", fmt: FloatFormat | None = None
+    key: str, scale: str, size: int, *, whole: str = "", rule: str = "multiply", fmt: FloatFormat = BF16, **more: Any
 ) -> Callable[[Parts], Weight]:
     """Return a function that reads pairs of E2M1 codes in bytes, with scales in E4M3 or E8M0 and a tensor scale."""
 
@@ -417,7 +420,7 @@ def _four_bits(
         stored = parts[scale]
         scales = stored.floats() if stored.is_float else FloatArray(stored.integers(), E8M0)
         tensor_scale = parts.scalar(whole) if whole in parts else None
-        return _pairs(parts, key, scales, size, FP32 if fmt is None else fmt, tensor_scale, rule)
+        return replace(_pairs(parts, key, scales, size, fmt, tensor_scale, rule), **more)
 
     return read
 
@@ -687,15 +690,16 @@ CHECKPOINT_SCHEMES: dict[str, CheckpointScheme] = {row.name: row for row in (
     CheckpointScheme("nvfp4-pack-quantized", "compressed-tensors",
                      {".weight_packed": "U8", ".weight_scale": "F8_E4M3", ".weight_global_scale": "F32"},
                      "code * (scale / global scale)",
-                     _four_bits(".weight_packed", ".weight_scale", 16, whole=".weight_global_scale", rule="divide",
-                                fmt=BF16), layouts="low-nibble-first"),
+                     _four_bits(".weight_packed", ".weight_scale", 16, whole=".weight_global_scale", rule="divide"),
+                     layouts="low-nibble-first"),
     CheckpointScheme("mxfp4-pack-quantized", "compressed-tensors",
                      {".weight_packed": "U8", ".weight_scale": "U8 F8_E8M0"}, _PLAIN_RULE,
-                     _four_bits(".weight_packed", ".weight_scale", 32, fmt=BF16), layouts="low-nibble-first"),
+                     _four_bits(".weight_packed", ".weight_scale", 32), layouts="low-nibble-first"),
     CheckpointScheme("modelopt-nvfp4", "nvidia-modelopt",
                      {".weight": "U8", ".weight_scale": "F8_E4M3", ".weight_scale_2": "F32"},
                      "code * (scale * scale_2)",
-                     _four_bits(".weight", ".weight_scale", 16, whole=".weight_scale_2"), layouts="low-nibble-first"),
+                     _four_bits(".weight", ".weight_scale", 16, whole=".weight_scale_2", fmt=FP32, has_negative_zero=False),
+                     layouts="low-nibble-first"),
     CheckpointScheme("modelopt-fp8", "nvidia-modelopt", {".weight": _FP8, ".weight_scale": _SCALES}, _PLAIN_RULE,
                      _plain_codes(".weight", ".weight_scale"), fits=lambda parts: parts.method == "modelopt"),
     CheckpointScheme("float-quantized", "compressed-tensors", {".weight": _FP8, ".weight_scale": _SCALES}, _PLAIN_RULE,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.execute import convert
-from floatsim.formats import FP32, FloatFormat
+from floatsim.formats import E2M1, FP32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.checkpoint_schemes import CheckpointScheme, Parts, Weight, missing_parts, recognized
@@ -148,6 +148,8 @@ class SafetensorsTensor:
     def _numbers(self, q: Quantized) -> FloatArray:
         """Return the numbers of some rows, with the columns of the weight."""
         weight = self._weight
+        if not weight.has_negative_zero:
+            q = replace(q, codes=np.where(q.codes == E2M1.sign_mask, E2M1.code_dtype.type(0), q.codes))
         x = q.dequantize(weight.format)
         if weight.columns is None:
             return x
