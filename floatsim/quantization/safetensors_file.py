@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ _CONFIGS = ("config.json", "quantize_config.json", "quant_config.json", "hf_quan
 """The files beside a checkpoint that describe its quantization, in the order in which they are looked up."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SafetensorsTensor:
     """A weight or a plain tensor of a safetensors file. Its bytes are read when they are used.
 
@@ -57,16 +58,33 @@ class SafetensorsTensor:
     """
 
     name: str
-    parts: dict[str, StoredTensor] = field(repr=False)
+    parts: dict[str, StoredTensor]
     scheme: CheckpointScheme | None = None
-    _parts: Parts | None = field(default=None, repr=False, compare=False)
-    _lacks: str = field(default="", repr=False, compare=False)
+    _parts: Parts | None = field(default=None, compare=False)
+    _lacks: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return f"SafetensorsTensor(name={self.name!r}, type={self.type!r}, {len(self.parts)} stored tensors)"
 
     @cached_property
     def _weight(self) -> Weight:
         if self.scheme is None or self._parts is None:
             raise ValueError(f"{self.name} is stored as {self.type}, without scales{self._lacks or '; use values'}")
-        return self.scheme.read(self._parts)
+        with self._named_errors():
+            return self.scheme.read(self._parts)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Add the name of the weight to errors that lack it."""
+        try:
+            yield
+        except ValueError as error:
+            text = str(error)
+            raise ValueError(text if self.name in text else f"{self.name}: {text}") from None
+
+    def _rows(self, start: int, stop: int) -> Quantized:
+        with self._named_errors():
+            return self._weight.rows(start, stop)
 
     @property
     def _stored(self) -> StoredTensor:
@@ -121,7 +139,7 @@ class SafetensorsTensor:
             and missing.
         """
         weight = self._weight
-        q = weight.rows(0, weight.count)
+        q = self._rows(0, weight.count)
         if not weight.is_flat:
             return q
         _, width = q.scheme.block
@@ -143,7 +161,7 @@ class SafetensorsTensor:
                 raise ValueError(f"{self.name} is stored as {self.type}, not as real floats; use integers()")
             return self._stored.floats()
         weight = self._weight
-        return self._numbers(weight.rows(0, weight.count)).reshape(weight.shape)
+        return self._numbers(self._rows(0, weight.count)).reshape(weight.shape)
 
     def _numbers(self, q: Quantized) -> FloatArray:
         """Return the numbers of some rows, with the columns of the weight."""
@@ -178,7 +196,7 @@ class SafetensorsTensor:
         each = 1 if weight.is_flat else math.prod(weight.shape[1:])
         step = max(1, size // max(each * weight.step, 1)) * weight.step
         for start, stop in in_steps(weight.count if each else 0, step):
-            yield _floats(self._numbers(weight.rows(start, stop))).reshape(-1)
+            yield _floats(self._numbers(self._rows(start, stop))).reshape(-1)
 
     @property
     def values(self) -> Array:
