@@ -158,14 +158,15 @@ def _measured(tensor: Tensor) -> dict[str, Any]:
     count = zeros = special = 0
     least, largest, squares = math.inf, 0.0, 0.0
     for piece in tensor.pieces():
-        numbers = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
-        magnitudes = np.abs(numbers.astype(np.float64))
-        special += piece.size - numbers.size
-        nonzero = magnitudes[magnitudes > 0]
-        zeros += numbers.size - nonzero.size
-        least, largest = float(nonzero.min(initial=least)), float(nonzero.max(initial=largest))
-        squares += float(np.square(magnitudes).sum())
-        count += numbers.size
+        magnitudes = np.abs(piece if piece.dtype.kind == "f" else piece.astype(np.float64))
+        if not np.isfinite(magnitudes.max(initial=0)):  # NaN and infinity are the largest
+            magnitudes = magnitudes[np.isfinite(magnitudes)]
+        special += piece.size - magnitudes.size
+        zeros += magnitudes.size - int(np.count_nonzero(magnitudes))
+        least = float(magnitudes.min(where=magnitudes > 0, initial=least))
+        largest = float(magnitudes.max(initial=largest))
+        squares += float(np.square(magnitudes, dtype=np.float64).sum())
+        count += magnitudes.size
     return {"zeros": zeros, "not_finite": special, "smallest": least if largest else None,
             "largest": largest if count else None, "rms": math.sqrt(squares / count) if count else None}  # fmt: skip
 

@@ -228,10 +228,13 @@ def _gptq(parts: Parts) -> Weight:
             raise parts.error(f"qweight {(words, out)} holds no codes of 2, 3, 4 or 8 bits of {columns} columns")
         size, order = _order(parts, ".g_idx", groups, columns)
     else:
-        bits = config.get("bits")
+        given = config.get("bits")
+        bits = given if isinstance(given, int) else 0
         if bits not in PACKED_LAYOUTS["gptq"].bits:
-            raise parts.error(f"a file without g_idx needs bits of 2, 3, 4 or 8 in its configuration, not {bits!r:.40}")
-        columns, order = 32 * words // bits, None
+            raise parts.error(
+                f"a file without g_idx needs bits of 2, 3, 4 or 8 in its configuration, not {given!r:.40}"
+            )
+        columns, order = 32 * words // bits, None  # of 3 bits, words come in threes
         size = columns if config.get("group_size", -1) == -1 else config["group_size"]
         if not isinstance(size, int) or size < 1 or -(-columns // size) != groups:
             raise parts.error(f"group_size={size!r:.40} does not fit {columns} columns and {groups} groups")
@@ -364,9 +367,7 @@ def _zeros(parts: Parts, part: str, shape: tuple[int, ...]) -> Array:
     return stored.reshape(shape)
 
 
-def _plain_codes(
-    key: str, scale: str, zero_point: str | None = None, block_from: str = ""
-) -> Callable[[Parts], Weight]:
+def _plain_codes(key: str, scale: str, zero_point: str = "", block_from: str = "") -> Callable[[Parts], Weight]:
     """Return a function that reads codes of 8 bits, which are not packed, with scales."""
 
     def read(parts: Parts) -> Weight:
@@ -384,7 +385,7 @@ def _plain_codes(
         scales = _grid(parts[scale].floats(), shape, block)
         zeros = None
         if zero_point in parts and not stored.is_float:
-            zeros = _zeros(parts, str(zero_point), scales.shape)
+            zeros = _zeros(parts, zero_point, scales.shape)
         codes = stored.floats().codes if stored.is_float else stored.integers()
         return Weight(shape, scales.format, _matrix_rows(codes, scales, fmt, block, zeros), _row_step(block))
 
@@ -605,7 +606,7 @@ def _torchao_mx(parts: Parts) -> Weight:
     if not isinstance(size, int) or size < 1:
         raise parts.error(f"block_size={size!r:.40} is no width")
     out, width = parts.matrix(_QDATA)
-    if not (elements := _MX_DTYPES.get(given.get("elem_dtype"))):
+    if not (elements := _MX_DTYPES.get(str(given.get("elem_dtype")))):
         raise parts.error(f"elem_dtype={given.get('elem_dtype')!r:.40} is not supported; {', '.join(_MX_DTYPES)} are")
     kept = parts[_SCALE]
     scales = kept.floats() if kept.is_float else FloatArray(kept.integers(), E8M0)
@@ -698,7 +699,8 @@ CHECKPOINT_SCHEMES: dict[str, CheckpointScheme] = {row.name: row for row in (
     CheckpointScheme("modelopt-nvfp4", "nvidia-modelopt",
                      {".weight": "U8", ".weight_scale": "F8_E4M3", ".weight_scale_2": "F32"},
                      "code * (scale * scale_2)",
-                     _four_bits(".weight", ".weight_scale", 16, whole=".weight_scale_2", fmt=FP32, has_negative_zero=False),
+                     _four_bits(".weight", ".weight_scale", 16, whole=".weight_scale_2", fmt=FP32,
+                                has_negative_zero=False),
                      layouts="low-nibble-first"),
     CheckpointScheme("modelopt-fp8", "nvidia-modelopt", {".weight": _FP8, ".weight_scale": _SCALES}, _PLAIN_RULE,
                      _plain_codes(".weight", ".weight_scale"), fits=lambda parts: parts.method == "modelopt"),

@@ -143,7 +143,7 @@ class SafetensorsTensor:
         if not weight.is_flat:
             return q
         _, width = q.scheme.block
-        if len(weight.shape) > 1 and math.prod(weight.shape) and weight.shape[-1] % width == 0:
+        if len(weight.shape) > 1 and weight.count and weight.shape[-1] % width == 0:
             grid = (*weight.shape[:-1], weight.shape[-1] // width)
             return replace(q, codes=q.codes.reshape(weight.shape), scales=q.scales.reshape(grid), nested=weight.nested)
         return replace(q, nested=weight.nested)

@@ -329,7 +329,7 @@ def main() -> None:
         versions = {package: _version(package) for package in made.packages}
         digests[name] = {"packages": versions, "config": made.config, "weights": weights}
         print(name, (FOLDER / f"{name}.safetensors").stat().st_size, "bytes")
-    DIGESTS.write_text(json.dumps(digests, indent=1) + "\n")
+    DIGESTS.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from floatsim.quantization import CHECKPOINT_SCHEMES, SafetensorsFile
 from tests.quantization.checkpoint_vectors import DIGESTS, FOLDER, MAKERS, digest, numbers, written
 
-STORED = json.loads(DIGESTS.read_text())
+STORED = json.loads(DIGESTS.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -145,7 +145,9 @@ def test_index(tmp_path):
     (tmp_path / "1.safetensors").write_bytes(content({"F32": np.float32([1])}, metadata={"a": "1"}))
     (tmp_path / "2.safetensors").write_bytes(content({"F16": np.float16([2])}))
     index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": {"F16": "2.safetensors", "F32": "1.safetensors"}}))
+    index.write_text(
+        json.dumps({"metadata": {}, "weight_map": {"F16": "2.safetensors", "F32": "1.safetensors"}}), encoding="utf-8"
+    )
     file = SafetensorsFile(index)
     assert [(name, tensor.values.item()) for name, tensor in file.items()] == [("F16", 2), ("F32", 1)]
     assert file.metadata == {"a": "1"}
@@ -160,7 +162,7 @@ def test_index(tmp_path):
 ])  # fmt: skip
 def test_damaged_indexes(tmp_path, index, message):
     (tmp_path / "1.safetensors").write_bytes(content({"F32": np.float32([1])}))
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         SafetensorsFile(tmp_path / "model.safetensors.index.json")
 
@@ -200,9 +202,11 @@ def test_gptq_needs_the_version_of_its_zero_points(tmp_path):
     assert np.array_equal(one.quantized().zero_points, (two.quantized().zero_points + 1) % 16)
     (tmp_path / "quantize_config.json").write_text('{"bits": 4}')  # AutoGPTQ before version 2
     assert SafetensorsFile(path)["a.weight"].note == "zero points of version 1"
-    (tmp_path / "config.json").write_text('{"x": Infinity, "quantization_config": {"checkpoint_format": "gptq_v2"}}')
+    (tmp_path / "config.json").write_text(
+        '{"x": Infinity, "quantization_config": {"checkpoint_format": "gptq_v2"}}', encoding="utf-8"
+    )
     assert SafetensorsFile(path)["a.weight"].note == "zero points of version 2"
-    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match=r"config.json cannot be read as a configuration: it is no JSON"):
         SafetensorsFile(path)
 
@@ -329,7 +333,7 @@ def test_random_changes(tmp_path_factory, data):
         assert str(path) in str(error) or ": " in str(error)
 
 
-@pytest.mark.parametrize("name", json.loads(DIGESTS.read_text()))
+@pytest.mark.parametrize("name", json.loads(DIGESTS.read_text(encoding="utf-8")))
 def test_random_parts(tmp_path, name):
     """Stored tensors of other dtypes, shapes and bytes: each weight is decoded, or is a ValueError."""
     rng = np.random.default_rng(7)
