@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floatsim.cli.console import BadInputError, one_line, print_columns, print_json, rich_console, track
 from floatsim.formats._validation import nearest_name
 
 if TYPE_CHECKING:
     from floatsim.quantization.gguf_file import GgufFile, GgufTensor
+    from floatsim.quantization.safetensors_file import SafetensorsFile, SafetensorsTensor
 
-__all__ = ["SUFFIXES", "is_checkpoint", "show_checkpoint", "survey_checkpoint"]
+    File: TypeAlias = "GgufFile | SafetensorsFile"
+    Tensor: TypeAlias = "GgufTensor | SafetensorsTensor"
 
-SUFFIXES = (".gguf",)
+__all__ = ["READABLE_CHECKPOINTS", "SUFFIXES", "is_checkpoint", "show_checkpoint", "survey_checkpoint"]
+
+SUFFIXES = {".gguf": "gguf_file:GgufFile", ".safetensors": "safetensors_file:SafetensorsFile",
+            ".safetensors.index.json": "safetensors_file:SafetensorsFile"}  # fmt: skip
+"""The ends of names of checkpoint files, and the modules and classes that read them."""
+READABLE_CHECKPOINTS = ", ".join(SUFFIXES)
+_ALSO_MATRICES = ".safetensors"
 _LISTED = 12  # names in a message, and numbers of a tensor that are shown
 
 
-def is_checkpoint(argument: str | None) -> bool:
-    """Return whether an argument is the name of a checkpoint file."""
-    return argument is not None and Path(argument.strip()).suffix.lower() in SUFFIXES
+def _suffix(argument: str) -> str | None:
+    name = Path(argument.strip()).name.lower()
+    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def _opened(argument: str, option: str) -> GgufFile:
-    from floatsim.quantization.gguf_file import GgufFile
+def is_checkpoint(argument: str | None, *, alone: bool = True) -> bool:
+    """Return whether an argument is the name of a checkpoint file.
 
+    A .safetensors file that is not `alone`, among other files or in a product, has matrices.
+    """
+    suffix = None if argument is None else _suffix(argument)
+    return suffix is not None and (alone or suffix != _ALSO_MATRICES)
+
+
+def _opened(argument: str, option: str) -> File:
     path = Path(argument.strip())
     if not path.exists():
         raise BadInputError(f"{option}: there is no file {path}")
+    module, _, name = SUFFIXES[str(_suffix(argument))].partition(":")
+    reader = getattr(import_module(f"floatsim.quantization.{module}"), name)
+    with _bad_input(option):
+        file: File = reader(path)
+        return file
+
+
+@contextmanager
+def _bad_input(option: str) -> Iterator[None]:
+    """Raise the errors of a file as bad input."""
     try:
-        return GgufFile(path)
+        yield
     except (ValueError, OSError) as error:
         raise BadInputError(f"{option}: {one_line(error)}") from None
 
 
-def _tensor(file: GgufFile, name: str) -> GgufTensor:
+def _tensor(file: File, name: str) -> Tensor:
     if name in file:
         return file[name]
     near = nearest_name(name, list(file))
@@ -45,7 +72,7 @@ def _tensor(file: GgufFile, name: str) -> GgufTensor:
     raise BadInputError(f"--tensor: {file.path} has no tensor {name!r}; {hint}it has {first or 'no tensor'}")
 
 
-def _storage(tensor: GgufTensor) -> dict[str, Any]:
+def _storage(tensor: Tensor) -> dict[str, Any]:
     count = math.prod(tensor.shape)
     return {"name": tensor.name, "type": tensor.type, "shape": list(tensor.shape),
             "bits": tensor.nbits / count if count else None}  # fmt: skip
@@ -63,9 +90,11 @@ def show_checkpoint(argument: str, name: str | None, *, as_json: bool) -> None:
     """Print the tensors of a file, or one tensor: its storage, its scales and its first numbers."""
     file = _opened(argument, "FILE")
     if name is not None:
-        _show_tensor(_tensor(file, name), as_json=as_json)
+        with _bad_input("--tensor"):
+            _show_tensor(_tensor(file, name), as_json=as_json)
         return
-    rows = [_storage(tensor) for tensor in file.values()]
+    with _bad_input("FILE"):
+        rows = [_storage(tensor) for tensor in file.values()]
     if as_json:
         metadata = {key: _plain(value) for key, value in file.metadata.items()}
         print_json({"file": str(file.path), "metadata": metadata, "tensors": rows})
@@ -88,17 +117,20 @@ def _print_rows(console: Any, rows: list[dict[str, Any]]) -> None:
     ])  # fmt: skip
 
 
-def _show_tensor(tensor: GgufTensor, *, as_json: bool) -> None:
+def _show_tensor(tensor: Tensor, *, as_json: bool) -> None:
     facts = _storage(tensor)
+    scheme, note = getattr(tensor, "scheme", None), getattr(tensor, "note", "")
+    if scheme is not None:
+        facts |= {"package": scheme.package, "rule": scheme.rule} | ({"note": note} if note else {})
     if tensor.is_quantized:
         q = tensor.quantized()
         facts |= {"elements": q.format.name, "group": q.scheme.block[1], "scale_format": q.scales.format.name,
                   "scales": _first(q.scales.values), "codes": _first(q.codes)}  # fmt: skip
-        if q.offsets is not None:
-            facts["offsets"] = _first(q.offsets.values)
-        facts["values"] = _first(q.values)
-    else:
-        facts["values"] = _first(tensor.values)
+        for name in ("offsets", "zero_points", "tensor_scale"):
+            numbers = getattr(q, name)
+            if numbers is not None:
+                facts[name] = _first(getattr(numbers, "values", numbers))
+    facts["values"] = _first(next(iter(tensor.pieces(4096)), []))
     if as_json:
         print_json(facts)
         return
@@ -110,41 +142,45 @@ def _show_tensor(tensor: GgufTensor, *, as_json: bool) -> None:
 
 def _first(x: Any) -> list[Any]:
     """Return the first numbers of an array."""
-    found: list[Any] = x.reshape(-1)[:_LISTED].tolist()
+    import numpy as np
+
+    found: list[Any] = np.asarray(x).reshape(-1)[:_LISTED].tolist()
     return found
 
 
 # -- floatsim survey ---------------------------------------------------------------------------------------------------
 
 
-def _measured(tensor: GgufTensor) -> dict[str, Any]:
+def _measured(tensor: Tensor) -> dict[str, Any]:
     """Return the facts about the numbers of a tensor, which is read in pieces."""
     import numpy as np
 
     count = zeros = special = 0
     least, largest, squares = math.inf, 0.0, 0.0
     for piece in tensor.pieces():
-        numbers = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
-        magnitudes = np.abs(numbers.astype(np.float64))
-        special += piece.size - numbers.size
-        nonzero = magnitudes[magnitudes > 0]
-        zeros += numbers.size - nonzero.size
-        least, largest = float(nonzero.min(initial=least)), float(nonzero.max(initial=largest))
-        squares += float(np.square(magnitudes).sum())
-        count += numbers.size
+        magnitudes = np.abs(piece if piece.dtype.kind == "f" else piece.astype(np.float64))
+        if not np.isfinite(magnitudes.max(initial=0)):  # NaN and infinity are the largest
+            magnitudes = magnitudes[np.isfinite(magnitudes)]
+        special += piece.size - magnitudes.size
+        zeros += magnitudes.size - int(np.count_nonzero(magnitudes))
+        least = float(magnitudes.min(where=magnitudes > 0, initial=least))
+        largest = float(magnitudes.max(initial=largest))
+        squares += float(np.square(magnitudes, dtype=np.float64).sum())
+        count += magnitudes.size
     return {"zeros": zeros, "not_finite": special, "smallest": least if largest else None,
             "largest": largest if count else None, "rms": math.sqrt(squares / count) if count else None}  # fmt: skip
 
 
-def _surveyed(file: Mapping[str, GgufTensor]) -> Iterator[dict[str, Any]]:
-    for tensor in track(list(file.values())):
+def _surveyed(file: File) -> Iterator[dict[str, Any]]:
+    for tensor in track(list(file.values()), "reading"):
         yield _storage(tensor) | _measured(tensor)
 
 
 def survey_checkpoint(argument: str, *, as_json: bool) -> None:
     """Print one row for each tensor of a file: its storage and the range of its numbers."""
     file = _opened(argument, "FILES")
-    rows = list(_surveyed(file))
+    with _bad_input("FILES"):
+        rows = list(_surveyed(file))
     whole = sum(tensor.nbits for tensor in file.values())
     numbers = sum(math.prod(tensor.shape) for tensor in file.values())
     if as_json:

@@ -23,7 +23,7 @@ import typer
 import floatsim
 import floatsim.cli.hardware as hardware_commands
 from floatsim.arrays.call.options import RoundingOptions
-from floatsim.cli.checkpoints import is_checkpoint, show_checkpoint, survey_checkpoint
+from floatsim.cli.checkpoints import READABLE_CHECKPOINTS, is_checkpoint, show_checkpoint, survey_checkpoint
 from floatsim.cli.console import (
     BAD_INPUT,
     EXIT_CODES,
@@ -118,7 +118,7 @@ def formats_command(
 
 # -- floatsim show ---------------------------------------------------------------------------------------------------
 
-_CHECKPOINT = "a checkpoint (.gguf), whose tensors are listed"
+_CHECKPOINT = f"a checkpoint ({READABLE_CHECKPOINTS}), whose tensors are listed"
 _SHOWN = ("fp32", "tf32", "fp16", "bf16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1")
 _FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "inexact": 1}
 
@@ -336,7 +336,8 @@ def survey(
     files: Annotated[
         list[str] | None,
         typer.Argument(help=f"Matrices to multiply, in this order ({READABLE}; FILE.npz:NAME selects one array), or "
-                            "one checkpoint (.gguf), whose tensors are listed with the range of their numbers. "
+                            f"one checkpoint ({READABLE_CHECKPOINTS}), whose tensors are listed with the range of "
+                            "their numbers. "
                             "Default: a network trained on the UCI digits.", show_default=False),
     ] = None,
     multiply: Annotated[
@@ -363,7 +364,8 @@ def survey(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
-    if files and any(is_checkpoint(file) for file in files):
+    alone = files is not None and len(files) == 1 and not (multiply or formats or accumulate)
+    if files and any(is_checkpoint(file, alone=alone) for file in files):
         if len(files) > 1 or multiply:
             raise BadInputError(f"FILES: a checkpoint is surveyed alone and without --multiply, not {' '.join(files)}")
         survey_checkpoint(files[0], as_json=as_json)

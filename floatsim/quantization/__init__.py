@@ -17,6 +17,8 @@ _HOMES = {
     ".gguf_file": "GgufFile GgufTensor",
     ".gguf_quantizers": "to_gguf",
     ".gguf_types": "GGUF_TYPES GgufType from_gguf",
+    ".safetensors_file": "SafetensorsFile SafetensorsTensor",
+    ".checkpoint_schemes": "CHECKPOINT_SCHEMES CheckpointScheme",
     ".packing": "PACKED_LAYOUTS PackedLayout pack unpack",
     ".blocks": "dequantize_blocks quantize_blocks",
     ".p3109": "P3109Block block_dot block_product block_sum project_block",

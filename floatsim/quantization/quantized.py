@@ -22,6 +22,7 @@ from floatsim.emulator.elementwise.block_scales import (
 )
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
+from floatsim.formats._validation import as_word
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.integer import IntegerFormat
@@ -30,11 +31,14 @@ from floatsim.quantization.packing import PackedLayout, as_packed_layout, packed
 from floatsim.quantization.scales import number, rounded, to_format
 from floatsim.quantization.scheme import ElementFormat, Scheme, layout
 
-__all__ = ["NestedScales", "Quantized"]
+__all__ = ["TENSOR_SCALE_RULES", "NestedScales", "Quantized"]
 
 Array: TypeAlias = NDArray[Any]
 
 _NEAREST = CallOptions(RoundingAttributes())
+
+TENSOR_SCALE_RULES = ("multiply", "divide", "multiply_values")
+"""How a tensor scale is used. `Quantized` documents them."""
 
 
 def _read_only(x: Any) -> Any:
@@ -132,6 +136,9 @@ class Quantized:
         The integers that stand for zero, in the shape of the scales: codes of an IntegerFormat.
     tensor_scale : FloatArray, optional
         A further scale of the whole tensor (NVFP4).
+    tensor_scale_rule : str
+        How the tensor scale is used. "multiply": the scale of a block times it; "divide": the scale of a block divided
+        by it (compressed-tensors); "multiply_values": each number times it, with one more rounding (LLM.int8).
     arithmetic : FloatFormat
         The format in which scales and elements were computed: FP32 or FP64.
     nested : NestedScales, optional
@@ -169,6 +176,7 @@ class Quantized:
     arithmetic: FloatFormat = field(default_factory=lambda: FP32)
     nested: NestedScales | None = None
     offsets: FloatArray | None = None
+    tensor_scale_rule: str = "multiply"
 
     def __post_init__(self) -> None:
         for name, kind in (("scheme", Scheme), ("scales", FloatArray), ("arithmetic", FloatFormat)):
@@ -177,6 +185,7 @@ class Quantized:
         for name in ("tensor_scale", "offsets"):
             if not isinstance(getattr(self, name), FloatArray | None):
                 raise TypeError(f"{name} must be a FloatArray or None, not {getattr(self, name)!r:.60}")
+        as_word(self.tensor_scale_rule, "tensor_scale_rule", TENSOR_SCALE_RULES)
         object.__setattr__(self, "codes", _codes_of(self.codes, self.format))
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:
             raise ValueError(f"scales {self.scales.shape} do not fit codes {self.codes.shape} and {self.scheme}")
@@ -245,9 +254,9 @@ class Quantized:
         """Return the numbers that the codes and scales stand for.
 
         The product of the element and the scale of its block is rounded once, to the format of the arithmetic. With a
-        tensor scale, the scale of the block is first multiplied by it and rounded. Offsets are added with one more
-        rounding. `format` adds one more rounding. All
-        roundings are to nearest, ties to even.
+        tensor scale, the scale of the block is first multiplied by it, or divided by it, and rounded; or the product is
+        multiplied by it and rounded (`tensor_scale_rule`). Offsets are added with one more rounding. `format` adds one
+        more rounding. All roundings are to nearest, ties to even.
 
         Parameters
         ----------
@@ -261,9 +270,13 @@ class Quantized:
         """
         fmt = self.arithmetic
         scales = _widened(self.scales, fmt)
-        if self.tensor_scale is not None:
-            scales = rounded("multiply", scales, _widened(self.tensor_scale, fmt))
+        whole = None if self.tensor_scale is None else _widened(self.tensor_scale, fmt)
+        of_values = self.tensor_scale_rule == "multiply_values"
+        if whole is not None and not of_values:
+            scales = rounded(self.tensor_scale_rule, scales, whole)
         result = self._times(scales, None if self.offsets is None else _widened(self.offsets, fmt))
+        if whole is not None and of_values:
+            result = rounded("multiply", result, whole)
         if format is None or as_format(format) == fmt:
             return result
         target = as_format(format)
@@ -375,6 +388,7 @@ class Quantized:
         parts = [f"{self.shape}", scheme.format.name, f"block={scheme.block!r}",
                  f"scales {self.scales.format.name} {self.scales.shape}"]  # fmt: skip
         if self.tensor_scale is not None:
-            parts.append(f"tensor scale {self.tensor_scale.item():.6g}")
+            how = "" if self.tensor_scale_rule == "multiply" else f" ({self.tensor_scale_rule})"
+            parts.append(f"tensor scale {self.tensor_scale.item():.6g}{how}")
         last = ", offsets" if self.offsets is not None else ""
         return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''}{last})"

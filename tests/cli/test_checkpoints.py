@@ -1,4 +1,4 @@
-"""`floatsim show` and `floatsim survey` on GGUF files."""
+"""`floatsim show` and `floatsim survey` on GGUF and safetensors files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from floatsim.quantization import SafetensorsFile
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -77,3 +79,62 @@ def test_errors(run, arguments, message):
     code, _, error = run(*arguments)
     assert code == 2
     assert message in error
+
+
+FILES = Path(__file__).parents[1] / "quantization" / "checkpoints"
+
+
+def test_safetensors(run):
+    path = FILES / "bitsandbytes.safetensors"
+    code, out, _ = run("show", path)
+    assert code == 0
+    assert "layer8.weight  bitsandbytes-nf4   63x58  6.881" in out
+    found = json.loads(run("show", path, "--tensor", "layer8.weight", "--json")[1])
+    assert (found["package"], found["note"], found["group"]) == ("bitsandbytes", "nested absmax", 64)
+    rows = {row["name"]: row for row in json.loads(run("survey", path, "--json")[1])["tensors"]}
+    assert found["values"] == SafetensorsFile(path)["layer8.weight"].values.reshape(-1)[:12].tolist()
+    values = np.abs(SafetensorsFile(path)["layer8.weight"].values)
+    assert rows["layer8.weight"]["largest"] == values.max()
+    assert rows["layer8.weight"]["smallest"] == values[values > 0].min()
+    assert rows["layer8.weight"]["zeros"] == (values == 0).sum()
+
+
+def test_parts_of_a_rule_are_shown(run):
+    path = FILES / "compressed-tensors.safetensors"
+    _, out, _ = run("show", path, "--tensor", "nvfp4.weight")
+    assert "rule         code * (scale / global scale)" in out
+    assert "tensor_scale 1801.38" in out
+    assert "zero_points  " in run("show", path, "--tensor", "int4zero.weight")[1]
+
+
+def test_safetensors_that_need_a_configuration(run):
+    Path("model.safetensors").write_bytes((FILES / "gptq-v1.safetensors").read_bytes())
+    for arguments in (["show", "model.safetensors"], ["survey", "model.safetensors"],
+                      ["show", "model.safetensors", "--tensor", "layer4.weight"]):  # fmt: skip
+        code, _, error = run(*arguments)
+        assert code == 2
+        assert "does not tell the zero points of GPTQ version 1" in error
+    Path("config.json").write_text('{"quantization_config": {"checkpoint_format": "gptq"}}', encoding="utf-8")
+    assert run("survey", "model.safetensors")[0] == 0
+    found = json.loads(run("show", "model.safetensors", "--tensor", "layer4act.weight", "--json")[1])
+    assert found["note"] == "zero points of version 1, act-order"
+
+
+def test_an_index(run):
+    Path("1.safetensors").write_bytes((FILES / "awq.safetensors").read_bytes())
+    names = ["layer.qweight", "layer.qzeros", "layer.scales"]
+    index = json.dumps({"weight_map": dict.fromkeys(names, "1.safetensors")})
+    Path("model.safetensors.index.json").write_text(index, encoding="utf-8")
+    assert "layer.weight  awq   64x128" in run("show", "model.safetensors.index.json")[1]
+
+
+def test_matrices_in_safetensors(run):
+    """Several files, products and formats multiply the matrices of a .safetensors file, as before."""
+    pytest.importorskip("safetensors")
+    header = json.dumps({name: {"dtype": "F32", "shape": [2, 2], "data_offsets": [16 * n, 16 * n + 16]}
+                         for n, name in enumerate("ab")}).encode()  # fmt: skip
+    Path("m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + np.ones(8, np.float32).tobytes())
+    code, _, error = run("survey", "m.safetensors", "-m", "a @ c")
+    assert code == 2
+    assert "--multiply" in error
+    assert "2 tensors, 8 numbers" in run("survey", "m.safetensors")[1]
