@@ -88,7 +88,7 @@ def _nearest_entry(x: Array, values: Array) -> Array:
 @functools.cache
 def _bounds() -> tuple[Array, Array]:
     """Return the smallest float32 numbers nearest to each entry of the table of IQ4 but the first, and the table."""
-    values = np.sort(np.array(packing_of(GGUF_TYPES["IQ4_NL"]).table[:16], np.float32))
+    values = np.array(packing_of(GGUF_TYPES["IQ4_NL"]).entries[:16], np.float32)
     low, high = values[:-1].copy(), values[1:].copy()
     want = np.arange(1, 16)
     while True:  # bisection: `high` has the index, `low` has not
@@ -122,7 +122,8 @@ def _joined(x: Array, bits: int, count: int) -> Array:
 
 def _words(signs: Array, steps: Array) -> Array:
     """Return 32-bit words: four times 7 bits of signs, and the scale of the group."""
-    return _joined(signs, 7, 4) | steps.astype(np.uint32) << 28
+    words: Array = _joined(signs, 7, 4) | steps.astype(np.uint32) << 28
+    return words
 
 
 # -- grids -------------------------------------------------------------------------------------------------------------

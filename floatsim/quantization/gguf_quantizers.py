@@ -78,8 +78,17 @@ def _away(x: Array) -> Array:
 
 
 def _with_sign(x: Array) -> Array:
-    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for a group of zeros."""
+    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for zeros and NaN."""
+    x = np.where(np.isnan(x), _F(0), x)
     return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1) + _F(0)
+
+
+def _largest(x: Array) -> Array:
+    """Return the largest element of each group, at least 0, (groups, 1), with the rule for NaN of ggml's MAX."""
+    peak = np.zeros(len(x), np.float32)
+    for column in x.T:
+        peak = np.where(peak > column, peak, column)
+    return peak[:, None]
 
 
 def _ends(x: Array) -> tuple[Array, Array]:
@@ -164,7 +173,7 @@ def _refined(x: Array, nmax: int) -> tuple[Array, Array]:
 
 def _positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
     """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups."""
-    peak = np.maximum(x.max(axis=-1, keepdims=True), _F(0))
+    peak = _largest(x)
 
     def error(inverse: Array, top: int | None) -> Array:
         codes = _nearest(inverse * x)
@@ -348,7 +357,7 @@ def _with_minima(
             scales, minima = scales.reshape(-1, count), minima.reshape(-1, count)
             whole = []
             for numbers in (scales, minima):
-                peak = np.maximum(numbers.max(axis=1, keepdims=True), _F(0))
+                peak = np.fmax.reduce(numbers, axis=1, keepdims=True, initial=_F(0)) + _F(0)
                 inverse = np.where(peak > 0, _F(top) / peak, _F(0))
                 integers = _nearest(inverse * numbers).astype(np.int32).astype(np.uint8)
                 whole.append((peak / _F(top), np.minimum(integers, top)))
@@ -558,7 +567,7 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
                 blocks = _blocks(part, importance if quantizer.weighted else None, kind, quantizer)
         except OverflowError:
             raise ValueError(
-                f"x has rows from {start} on whose weighted squares overflow FP32, for which ggml's {kind.name} aborts; "
+                f"x has rows from {start} on whose weighted squares overflow FP32: ggml aborts ({kind.name}); "
                 "scale x or the weights down"
             ) from None
         out[start * per_row : start * per_row + len(blocks)] = blocks

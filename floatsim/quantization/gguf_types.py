@@ -118,6 +118,13 @@ class Packing:
         self.size, self.runs, self.bias = size, np.array(list(runs), np.int64), bias
         self.table = None if table is None else np.resize(np.array(list(table), np.int8), 256)
 
+    @property
+    def entries(self) -> Array:
+        """The table, repeated up to 256 entries."""
+        if self.table is None:
+            raise ValueError("these codes have no table")
+        return self.table
+
     def __call__(self, blocks: Array) -> Array:
         """Return the elements of blocks: the sums of the digits less the bias, or the entries of the table."""
         return unpacked_codes(blocks, self.size, self.runs, self.bias, self.table)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from floatsim_kernels.quantization import grids as loops
+from floatsim_kernels.quantization.grids import Rule
 
 from floatsim.emulator import parallel
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 __all__ = [
-    "ALL_IF_ONE_IS_OFF_GRID", "ALL_POINTS", "OFF_GRID", "SQUARES", "SQUARES_AND_MEAN", "Neighbours", "Rule", "fit_entries",
-    "fit_points", "fit_ternary",
+    "ALL_IF_ONE_IS_OFF_GRID", "ALL_POINTS", "OFF_GRID", "SQUARES", "SQUARES_AND_MEAN", "Neighbours", "Rule",
+    "fit_entries", "fit_points", "fit_ternary",
 ]  # fmt: skip
 
-Rule = loops.Rule
 ALL_POINTS, OFF_GRID, ALL_IF_ONE_IS_OFF_GRID = loops.ALL_POINTS, loops.OFF_GRID, loops.ALL_IF_ONE_IS_OFF_GRID
 SQUARES, SQUARES_AND_MEAN = loops.SQUARES, loops.SQUARES_AND_MEAN
 

@@ -63,12 +63,18 @@ def level_of(x, inverse, top):
 
 
 @inline
-def mean_square(x, start):
-    """The mean square of 256 elements."""
+def sum_of_squares(x, block):
+    """The sum of the squares of the elements of a block."""
     total = _0
-    for i in range(start, start + 256):
-        total += x[i] * x[i]
+    for i in range(x.shape[1]):
+        total += x[block, i] * x[block, i]
     return total
+
+
+@inline
+def fill(row, first, last, number):
+    for i in range(first, last):
+        row[i] = number
 
 
 @inline
@@ -154,11 +160,10 @@ def fit(x, weights, rule, places, index_of, starts, neighbours, index, signs, st
     off, off_tried = np.empty(pieces, np.bool_), np.empty(pieces, np.bool_)
     terms, found_scales = np.empty(width * levels, np.float32), np.empty(groups, np.float32)
     for block in range(x.shape[0]):
-        flat = x[block]
-        mean = rule.doubled * mean_square(flat, 0) / np.float32(256)
-        index[block] = 0
-        signs[block] = 0
-        steps[block] = 0
+        flat, points, signs_of = x[block], index[block], signs[block]
+        mean = rule.doubled * sum_of_squares(x, block) / np.float32(256)
+        fill(points, 0, points.size, 0)
+        fill(signs_of, 0, 32, 0)
         highest = _0
         for g in range(groups):
             start = group * g
@@ -190,24 +195,22 @@ def fit(x, weights, rule, places, index_of, starts, neighbours, index, signs, st
                         xs[least] = -xs[least]
                         byte ^= 1 << (least - 8 * k)
                     byte &= 127
-                signs[block, start // 8 + k] = byte
+                signs_of[start // 8 + k] = byte
             largest = xs[0]
             for i in range(1, group):
                 largest = largest if largest > xs[i] else xs[i]
             found_scales[g] = _0
-            if largest < rule.least:
-                signs[block, start // 8 : (start + group) // 8] = 0
-                continue
-            codes[:] = 0
-            scale, base = largest / largest_odd, largest
-            if rule.fitted:
+            fill(codes, 0, group, 0)
+            scale, base, zeros = largest / largest_odd, largest, largest < rule.least
+            if rule.fitted and not zeros:
                 scale = fitted_scale(xs, w, largest, codes)
                 base = scale * np.float32(levels)
-                if base <= 0:
-                    signs[block, start // 8 : (start + group) // 8] = 0
-                    continue
+                zeros = base <= 0
+            if zeros:
+                fill(signs_of, start // 8, (start + group) // 8, 0)
+                continue
             best = _0
-            off[:] = rule.again == ALL_IF_ONE_IS_OFF_GRID
+            fill(off, 0, pieces, rule.again == ALL_IF_ONE_IS_OFF_GRID)
             for k in range(-rule.tries, rule.tries + 2):
                 last = k > rule.tries  # once more, with the best scale
                 if last:
@@ -251,12 +254,14 @@ def fit(x, weights, rule, places, index_of, starts, neighbours, index, signs, st
                     if square > 0:
                         scale = cross / square
                     best = scale * cross
-                    codes[:] = tried
-                    off[:] = off_tried
+                    for i in range(group):
+                        codes[i] = tried[i]
+                    for piece in range(pieces):
+                        off[piece] = off_tried[piece]
             if scale < 0:
                 scale = -scale
                 for k in range(start // 8, (start + group) // 8):
-                    signs[block, k] = ~signs[block, k] & (127 if rule.even else 255)
+                    signs_of[k] ^= 127 if rule.even else 255
             if not scale >= 0:
                 return block + 1
             for piece in range(pieces):
@@ -266,20 +271,17 @@ def fit(x, weights, rule, places, index_of, starts, neighbours, index, signs, st
                     place *= levels
                 if index_of[number] < 0:
                     return block + 1
-                index[block, start // width + piece] = index_of[number]
+                points[start // width + piece] = index_of[number]
             found_scales[g] = scale
             highest = highest if highest > scale else scale
-        if highest == 0:
-            scales[block] = _0
-            if not rule.keeps:
-                index[block] = 0
-                signs[block] = 0
-            continue
+        if highest == 0 and not rule.keeps:
+            fill(points, 0, points.size, 0)
+            fill(signs_of, 0, 32, 0)
         d = highest / np.float32(31)
         scales[block] = d * rule.factor
         inverse = _1 / d
         for g in range(groups):
-            steps[block, g] = level_of(found_scales[g], inverse, 15)
+            steps[block, g] = level_of(found_scales[g], inverse, 15) if highest > 0 else 0
     return 0
 
 
@@ -305,14 +307,14 @@ def number_of(shift, level):
 
 @inline
 def best_split(x, w, order, sums_x, sums_w, largest):
-    """The scale, the two places of the sorted elements, and the shift of the best fit of a group of IQ1_S."""
+    """The scale, the two places of the sorted elements, and the shifts (0 or 3) of the best fit of a group of IQ1_S."""
     n = x.size
     sums_x[0] = sums_w[0] = _0
     for j in range(n):
         i = order[j]
         sums_x[j + 1] = sums_x[j] + w[i] * x[i]
         sums_w[j + 1] = sums_w[j] + w[i]
-    best, scale, first, second, shift_of_best = -_MAX, largest, -1, -1, 0
+    best, scale, first, second, shifts = -_MAX, largest, -1, -1, 0
     for a in range(n + 1):
         low, low_w = sums_x[a] - sums_x[0], sums_w[a] - sums_w[0]
         for b in range(a, n + 1):
@@ -326,8 +328,8 @@ def best_split(x, w, order, sums_x, sums_w, largest):
                 if square > 0 and cross * cross > best * square:
                     scale = cross / square
                     best = scale * cross
-                    first, second, shift_of_best = a, b, sign
-    return scale, first, second, shift_of_best
+                    first, second, shifts = a, b, 3 if sign < 0 else 0
+    return scale, first, second, shifts
 
 
 @inline
@@ -397,7 +399,9 @@ def shift_of(negative):
 
 
 @kernel
-def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, neighbours, index, negative, steps, scales):
+def fit_ternary(
+    x, weights, halves, least, factor, places, index_of, starts, neighbours, index, negative, steps, scales
+):  # fmt: skip
     """Write the points, shifts and scale of blocks of 256 elements: IQ1_S, or IQ1_M if `halves`.
 
     The parameters are those of `fit`. `negative` is (blocks, points): 1 if the shift of the point is -1/8. `steps` is
@@ -410,11 +414,11 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
     products, terms = np.empty((3, group, 8), np.float32), np.empty(24, np.float32)
     found_scales = np.empty(groups, np.float32)
     for block in range(x.shape[0]):
-        flat = x[block]
-        mean = _2 * mean_square(flat, 0) / np.float32(256)
-        index[block] = 0
-        negative[block] = 0
-        steps[block] = 0
+        flat, points, minus_of = x[block], index[block], negative[block]
+        mean = _2 * sum_of_squares(x, block) / np.float32(256)
+        fill(points, 0, 32, 0)
+        fill(minus_of, 0, 32, 0)
+        fill(found_scales, 0, groups, _0)
         highest = _0
         for i in range(256):
             value = flat[i]
@@ -425,19 +429,15 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
             largest = abs(xs[0])
             for i in range(1, group):
                 largest = largest if largest > abs(xs[i]) else abs(xs[i])
-            found_scales[g] = _0
             if largest < least:
                 continue
             sort(xs, order)
             if halves:
                 scale, first, second, shifts = best_split_of_halves(xs, ws, order, products, largest)
-                if first < 0:
-                    continue
             else:
-                scale, first, second, sign = best_split(xs, ws, order, sums_x, sums_w, largest)
-                if first < 0:
-                    continue
-                shifts = 3 if sign < 0 else 0
+                scale, first, second, shifts = best_split(xs, ws, order, sums_x, sums_w, largest)
+            if first < 0:
+                continue
             for j in range(group):
                 codes[order[j]] = 0 if j < first else 1 if j < second else 2
             if scale < 0:
@@ -446,7 +446,7 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
                     codes[i] = 2 - codes[i]
             on_grid = True
             for piece in range(pieces):
-                minus = (shifts >> 1 if piece == 0 else shifts & 1) if halves else shifts & 1
+                minus = shifts >> 1 if piece == 0 else shifts & 1
                 number, place = 0, 1
                 for i in range(8 * piece, 8 * piece + 8):
                     number += np.int64(codes[i]) * place
@@ -460,15 +460,15 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
                     ))  # fmt: skip
                     if found < 0:
                         return block + 1
-                index[block, start // 8 + piece] = found
-                negative[block, start // 8 + piece] = minus
+                points[start // 8 + piece] = found
+                minus_of[start // 8 + piece] = minus
             if not on_grid:
                 cross, square = _0, _0
                 for piece in range(pieces):
                     k = start // 8 + piece
-                    shift = shift_of(negative[block, k])
+                    shift = shift_of(minus_of[k])
                     for i in range(8):
-                        number_f = number_of(shift, np.int64(places[index[block, k], i]) - 3 * i)
+                        number_f = number_of(shift, np.int64(places[points[k], i]) - 3 * i)
                         cross += ws[8 * piece + i] * number_f * xs[8 * piece + i]
                         square += ws[8 * piece + i] * number_f * number_f
                 if cross > 0 and square > 0:
@@ -479,7 +479,8 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
             highest = highest if highest > scale else scale
         if highest == 0:
             scales[block] = _0
-            negative[block] = 0
+            fill(minus_of, 0, 32, 0)
+            fill(steps[block], 0, groups, 0)
             continue
         d = highest / np.float32(15)
         inverse = _1 / d
@@ -488,9 +489,9 @@ def fit_ternary(x, weights, halves, least, factor, places, index_of, starts, nei
         if halves:
             cross, square = _0, _0
             for k in range(32):
-                shift, odd_number = shift_of(negative[block, k]), np.float32(2 * np.int64(steps[block, k // 2]) + 1)
+                shift, odd_number = shift_of(minus_of[k]), np.float32(2 * np.int64(steps[block, k // 2]) + 1)
                 for i in range(8):
-                    number_f = number_of(shift, np.int64(places[index[block, k], i]) - 3 * i) * odd_number
+                    number_f = number_of(shift, np.int64(places[points[k], i]) - 3 * i) * odd_number
                     cross += w[8 * k + i] * number_f * flat[8 * k + i]
                     square += w[8 * k + i] * number_f * number_f
             if square > 0:
@@ -531,10 +532,7 @@ def fit_entries(x, weights, bounds, values, tries, codes, steps, scales):
     groups, weighted = size // 32, weights.size > 0
     w, counts, found_scales = np.empty(32, np.float32), np.empty(32, np.int32), np.empty(groups, np.float32)
     for block in range(x.shape[0]):
-        total = _0
-        for j in range(size):
-            total += x[block, j] * x[block, j]
-        mean = total * (_2 / np.float32(size))
+        mean = sum_of_squares(x, block) * (_2 / np.float32(size))
         highest, of_highest = _0, _0
         for g in range(groups):
             xs = x[block, 32 * g : 32 * g + 32]
