@@ -17,6 +17,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.block_scales import environment_is_default
 from floatsim.formats import FP32
 from floatsim.formats._validation import every_name_hint
+from floatsim.quantization.gguf_points import POINT_QUANTIZERS
 from floatsim.quantization.gguf_types import E4M3_HALF, GgufType, as_gguf_type, packing_of
 from floatsim.quantization.scales import to_format
 
@@ -77,8 +78,17 @@ def _away(x: Array) -> Array:
 
 
 def _with_sign(x: Array) -> Array:
-    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for a group of zeros."""
+    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for zeros and NaN."""
+    x = np.where(np.isnan(x), _F(0), x)
     return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1) + _F(0)
+
+
+def _largest(x: Array) -> Array:
+    """Return the largest element of each group, at least 0, (groups, 1), with the rule for NaN of ggml's MAX."""
+    peak = np.zeros(len(x), np.float32)
+    for column in x.T:
+        peak = np.where(peak > column, peak, column)
+    return peak[:, None]
 
 
 def _ends(x: Array) -> tuple[Array, Array]:
@@ -163,7 +173,7 @@ def _refined(x: Array, nmax: int) -> tuple[Array, Array]:
 
 def _positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
     """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups."""
-    peak = np.maximum(x.max(axis=-1, keepdims=True), _F(0))
+    peak = _largest(x)
 
     def error(inverse: Array, top: int | None) -> Array:
         codes = _nearest(inverse * x)
@@ -347,7 +357,7 @@ def _with_minima(
             scales, minima = scales.reshape(-1, count), minima.reshape(-1, count)
             whole = []
             for numbers in (scales, minima):
-                peak = np.maximum(numbers.max(axis=1, keepdims=True), _F(0))
+                peak = np.fmax.reduce(numbers, axis=1, keepdims=True, initial=_F(0)) + _F(0)
                 inverse = np.where(peak > 0, _F(top) / peak, _F(0))
                 integers = _nearest(inverse * numbers).astype(np.int32).astype(np.uint8)
                 whole.append((peak / _F(top), np.minimum(integers, top)))
@@ -440,11 +450,19 @@ def _q6_k(rows: Rows) -> tuple[Array, list[Array]]:
 
 
 class Quantizer(NamedTuple):
-    """A function of blocks that returns codes and the other fields, the first bytes of these, and if it has weights."""
+    """A function of blocks that returns codes (None: they are fields) and the other fields, and where these begin."""
 
-    of: Callable[[Rows], tuple[Array, list[Array]]]
+    of: Callable[[Rows], tuple[Array | None, list[Array]]]
     places: tuple[int, ...]
     weighted: bool = True
+    """Whether the bytes depend on the weights."""
+    needs_weights: bool = False
+
+
+def _of_points(name: str, needs_weights: bool = False) -> Quantizer:
+    """Return the quantizer of a type with a grid or a table."""
+    own, places = POINT_QUANTIZERS[name]
+    return Quantizer(lambda rows: own(rows.x, rows.weights), places, needs_weights=needs_weights)
 
 
 QUANTIZED_TYPES: dict[str, Quantizer] = {
@@ -463,6 +481,15 @@ QUANTIZED_TYPES: dict[str, Quantizer] = {
     "MXFP4": Quantizer(_mxfp4, (0,), weighted=False),
     "NVFP4": Quantizer(_nvfp4, (0,), weighted=False),
     "Q1_0": Quantizer(_signs, (0,), weighted=False),
+    "IQ2_XXS": _of_points("IQ2_XXS", needs_weights=True),
+    "IQ2_XS": _of_points("IQ2_XS", needs_weights=True),
+    "IQ2_S": _of_points("IQ2_S"),
+    "IQ3_XXS": _of_points("IQ3_XXS"),
+    "IQ3_S": _of_points("IQ3_S"),
+    "IQ1_S": _of_points("IQ1_S", needs_weights=True),
+    "IQ1_M": _of_points("IQ1_M"),
+    "IQ4_NL": _of_points("IQ4_NL"),
+    "IQ4_XS": _of_points("IQ4_XS"),
 }
 """The types that `to_gguf` writes, and the places of their scales."""
 
@@ -475,11 +502,10 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     x : array_like of floats
         The tensor, of any shape. Its last axis has whole blocks. It is rounded to FP32 first.
     type : str or GgufType
-        A key of `fs.quantization.GGUF_TYPES`, in any case: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, TQ1_0, TQ2_0,
-        MXFP4, NVFP4 or Q1_0.
+        A key of `fs.quantization.GGUF_TYPES`, in any case: all types but Q8_K.
     weights : array_like of floats, optional
         The importance of each column, positive numbers in the shape of the last axis: the importance matrix of
-        llama.cpp. Q8_0, TQ1_0, TQ2_0, MXFP4, NVFP4 and Q1_0 do not depend on it.
+        llama.cpp. IQ2_XXS, IQ2_XS and IQ1_S need it. Q8_0, TQ1_0, TQ2_0, MXFP4, NVFP4 and Q1_0 do not depend on it.
 
     Returns
     -------
@@ -491,11 +517,14 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     TypeError
         If x or the weights are no floats.
     ValueError
-        For a shape without whole blocks, for NaN and infinity, for negative weights, and for types that are only read.
+        For a shape without whole blocks, for NaN and infinity, for negative weights, for types that are only read, for
+        types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type with a
+        grid: ggml's functions abort there.
 
     Notes
     -----
-    The bytes are those of ggml's reference functions, which the package libgguf compiles.
+    The bytes are those of ggml's reference functions, which the package libgguf compiles. This includes IQ3_S blocks
+    with a group of 32 zeros before other numbers: ggml writes the points of the later groups in the wrong place.
 
     Examples
     --------
@@ -521,6 +550,11 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
             raise ValueError(f"weights {importance.shape} must have the shape of a row of x, {(width,)}")
         if np.any(importance < 0):
             raise ValueError("weights must not be negative")
+    elif quantizer.needs_weights:
+        raise ValueError(
+            f"type={kind.name!r} needs weights, an array {(width,)}: ggml writes it only with an importance matrix; "
+            "without a calibration, (x * x).mean(axis=0) of a matrix x will do"
+        )
     if not environment_is_default():
         raise RuntimeError("to_gguf needs a processor that does not flush subnormal numbers; a library has set that")
     out = np.zeros((numbers.size // kind.size, kind.nbytes), np.uint8)
@@ -528,8 +562,14 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     step, per_row = max(1, _CHUNK // max(width, 1)), width // kind.size
     for start in range(0, len(matrix), step):
         part = matrix[start : start + step]
-        with np.errstate(all="ignore"):
-            blocks = _blocks(part, importance if quantizer.weighted else None, kind, quantizer)
+        try:
+            with np.errstate(all="ignore"):
+                blocks = _blocks(part, importance if quantizer.weighted else None, kind, quantizer)
+        except OverflowError:
+            raise ValueError(
+                f"x has rows from {start} on whose weighted squares overflow FP32: ggml aborts ({kind.name}); "
+                "scale x or the weights down"
+            ) from None
         out[start * per_row : start * per_row + len(blocks)] = blocks
     return out.reshape(*numbers.shape[:-1], per_row * kind.nbytes)
 
@@ -550,7 +590,10 @@ def _blocks(part: Array, importance: Array | None, kind: GgufType, quantizer: Qu
     mean = _sum(part * part) / _F(part.shape[1]) if importance is not None else np.zeros(len(part), np.float32)
     weights = None if importance is None else np.tile(importance.reshape(per_row, kind.size), (len(part), 1))
     codes, fields = quantizer.of(Rows(part.reshape(-1, kind.size), weights, np.repeat(mean, per_row)))
-    out = packing_of(kind).pack(codes.astype(np.int64), kind.nbytes)
+    if codes is None:
+        out = np.zeros((len(fields[0]), kind.nbytes), np.uint8)
+    else:
+        out = packing_of(kind).pack(codes.astype(np.int64), kind.nbytes)
     for place, values in zip(quantizer.places, fields, strict=True):
         out[:, place : place + values.shape[1]] = values
     return out

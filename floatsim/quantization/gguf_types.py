@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.emulator.elementwise.block_scales import unpacked_codes, unpacked_points
+from floatsim.emulator.elementwise.block_scales import unpacked_codes, unpacked_points, unpacked_runs
 from floatsim.formats import FP16, FP32
 from floatsim.formats._validation import every_name_hint
 from floatsim.quantization.integer import INT4, INT5, INT6, INT8, TERNARY, UINT2, UINT4, UINT5, IntegerFormat
@@ -117,10 +117,18 @@ class Packing:
     def __init__(self, size: int, runs: Iterable[Run], bias: int = 0, table: Iterable[int] | None = None) -> None:
         self.size, self.runs, self.bias = size, np.array(list(runs), np.int64), bias
         self.table = None if table is None else np.resize(np.array(list(table), np.int8), 256)
+        self._unpacked = unpacked_runs(self.runs, bias, self.table)
+
+    @property
+    def entries(self) -> Array:
+        """The table, repeated up to 256 entries."""
+        if self.table is None:
+            raise ValueError("these codes have no table")
+        return self.table
 
     def __call__(self, blocks: Array) -> Array:
         """Return the elements of blocks: the sums of the digits less the bias, or the entries of the table."""
-        return unpacked_codes(blocks, self.size, self.runs, self.bias, self.table)
+        return unpacked_codes(blocks, self.size, self._unpacked)
 
     def pack(self, codes: Array, nbytes: int) -> Array:
         """Return bytes of blocks (blocks, nbytes) with codes from 0 up, before bias and table; other bytes are 0."""
@@ -155,7 +163,7 @@ def _moved(runs: Iterable[Run], byte: int) -> list[Run]:
 
 def _view(blocks: Array, start: int, stop: int, dtype: str) -> Array:
     """Return the bytes of all blocks as numbers, (blocks, numbers)."""
-    return np.ascontiguousarray(blocks[:, start:stop]).view(dtype)
+    return np.ascontiguousarray(blocks[:, start:stop].view(dtype))
 
 
 def _half(blocks: Array, byte: int) -> Array:

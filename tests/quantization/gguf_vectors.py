@@ -15,9 +15,11 @@ FILE = Path(__file__).parent / "gguf_digests.json"
 COUNT = 512
 QUANTIZED = (
     "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4",
-    "Q1_0",
+    "Q1_0", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_NL", "IQ4_XS",
 )  # fmt: skip
 """The types whose quantization is compared."""
+NEED_WEIGHTS = ("IQ2_XXS", "IQ2_XS", "IQ1_S")
+"""The types that ggml writes with weights only. Without weights, libgguf gives it sums of squares."""
 
 
 def random_blocks(name: str, nbytes: int, count: int = COUNT, seed: int = 0) -> np.ndarray:
@@ -44,6 +46,13 @@ def random_matrix(rows: int = 24, seed: int = 0, width: int = 1024) -> tuple[np.
     x[10] *= np.float32(1e-38)  # subnormal numbers
     x[11] *= np.float32(1e6)  # scales beyond FP16
     return x, np.abs(u[12]) ** 3 * 10 + np.float32(1e-3)
+
+
+def cases(name: str, weights: np.ndarray) -> list[np.ndarray | None]:
+    """No weights, if the type allows it; the weights; and weights with groups of zeros and a range of 10**12."""
+    columns = np.arange(len(weights))
+    sparse = np.where((columns % 3 == 0) & (columns // 32 % 5 > 0), weights * weights * np.float32(1e-6), np.float32(0))
+    return ([] if name in NEED_WEIGHTS else [None]) + [weights, sparse.astype(np.float32)]
 
 
 def digest(values: np.ndarray) -> str:
@@ -86,7 +95,7 @@ def main() -> None:
     written = {}
     x, weights = random_matrix()
     for name in QUANTIZED:
-        blocks = [quantized_by_package(name, x, each) for each in (None, weights)]
+        blocks = [quantized_by_package(name, x, each) for each in cases(name, weights)]
         written[name] = [hashlib.sha256(each.tobytes()).hexdigest() for each in blocks]
     made = {"gguf": version("gguf"), "libgguf": version("libgguf"), "dequantized": found, "quantized": written}
     FILE.write_text(json.dumps(made, indent=1) + "\n")

@@ -1,11 +1,20 @@
-"""Relative errors of quantized normal data that are quoted elsewhere, computed again."""
+"""Relative errors of quantized data that are quoted elsewhere, computed again.
+
+`python tests/quantization/test_error_tables.py` writes the table of GGUF types in docs/checkpoints.md.
+"""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import floatsim as fs
+from floatsim.quantization import GGUF_TYPES, from_gguf, to_gguf
+from floatsim.quantization.gguf_quantizers import QUANTIZED_TYPES
+from tests.marks import cases
 
 
 def normal(shape: tuple[int, int] = (256, 4096), seed: int = 0) -> np.ndarray:
@@ -66,3 +75,47 @@ def test_floor_saturates_and_rceil_does_not():
     ]
     assert shares[0] == pytest.approx(0.166, abs=0.01)
     assert shares[1] == 0
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
+BEGIN, END = "<!-- errors: begin (python tests/quantization/test_error_tables.py) -->", "<!-- errors: end -->"
+WRITTEN = sorted(QUANTIZED_TYPES, key=lambda name: (GGUF_TYPES[name].bits, name))
+
+
+def gguf_errors(name: str) -> tuple[float | None, float]:
+    """Weighted relative errors of 64 rows of Student's t, four degrees of freedom: without weights, and with them."""
+    w = np.random.default_rng(1).standard_t(4, (64, 1024)).astype(np.float32)
+    importance = np.random.default_rng(2).random(1024).astype(np.float32) ** 4
+
+    def error(weights: np.ndarray | None) -> float:
+        rest = from_gguf(to_gguf(w, name, weights=weights), name).values - w
+        return float(np.sqrt((importance * rest**2).sum() / (importance * w**2).sum()))
+
+    return None if QUANTIZED_TYPES[name].needs_weights else error(None), error(importance)
+
+
+def gguf_row(name: str) -> str:
+    errors = ("" if error is None else f"{error:.4f}" for error in gguf_errors(name))
+    return f"| `{name}` | {GGUF_TYPES[name].bits:.4g} | {' | '.join(errors)} |"
+
+
+@pytest.mark.parametrize("name", cases(quick=["Q4_0", "Q3_K", "IQ2_S", "IQ4_XS"], full=WRITTEN))
+def test_rows_of_the_table_of_gguf_types(name):
+    """Of docs/checkpoints.md; `python tests/quantization/test_error_tables.py` writes the table."""
+    assert gguf_row(name) in PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_table_has_every_gguf_type():
+    table = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == WRITTEN
+
+
+def write_table() -> None:
+    rows = ["| type | bits | error | with weights |", "| --- | ---: | ---: | ---: |", *map(gguf_row, WRITTEN)]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    table = "\n".join(rows)
+    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_table()

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 __all__ = [
-    "Blocks", "LookUp", "Piece", "affine_values", "environment_is_default", "float_codes", "float_values", "in_pieces",
-    "integer_codes",
-    "integer_values", "largest", "largest_of_piece", "largest_of_signs", "largest_of_signs_of_piece", "nearest",
-    "numbers_of", "nvfp4_scales", "pieces", "powers_of_two", "scaled", "shift_to_codes", "table_values",
-    "unpacked_codes", "unpacked_points", "usable_scales",
+    "Blocks", "LookUp", "Piece", "UnpackedRuns", "affine_values", "environment_is_default", "float_codes",
+    "float_values", "in_pieces", "integer_codes", "integer_values", "largest", "largest_of_piece", "largest_of_signs",
+    "largest_of_signs_of_piece", "nearest", "numbers_of", "nvfp4_scales", "pieces", "powers_of_two", "scaled",
+    "shift_to_codes", "table_values", "unpacked_codes", "unpacked_points", "unpacked_runs", "usable_scales",
 ]  # fmt: skip
 
 _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1.3 times as long (November 2026)
@@ -566,16 +565,72 @@ def _in_rows(title: str, rows: int, width: int, work: Callable[[slice], None]) -
         parallel.run(slices, work, parallel.get_num_threads() if rows * width > _WORTH_THREADS else 1, title)
 
 
-def unpacked_codes(blocks: Array, size: int, runs: Array, bias: int, table: Array | None) -> Array:
-    """Return the codes (blocks, size) of packed blocks (blocks, bytes): `packed.unpack` has the parameters."""
-    out, entries = np.empty((len(blocks), size), np.int8), _NO_TABLE if table is None else table
-    source = np.ascontiguousarray(blocks)
-    _in_rows("unpack", len(blocks), size,
-             lambda part: packed_loops.unpack(source[part], runs, bias, entries, out[part]))  # fmt: skip
+_WHOLE_BYTES = np.array([[byte >> j & 1 for j in range(8)] for byte in range(256)], np.uint8)
+"""The bits of each byte, the lowest one first."""
+
+
+class UnpackedRuns(NamedTuple):
+    """How codes are unpacked: the arguments of `floatsim_kernels.quantization.packed.unpack`."""
+
+    runs: Array
+    words: Array
+    spread: Array
+    bias: int
+    table: Array
+
+
+def _joined(runs: list[list[int]]) -> list[list[int]]:
+    """Return runs with those of the bits of neighbouring bytes in one."""
+    joined: list[list[int]] = []
+    for start, count, byte, *rest in runs:
+        last = joined[-1] if joined else None
+        if last and rest[-1] and last[3:] == rest and (last[0] + last[1], last[2] + last[1] // 8) == (start, byte):
+            last[1] += count
+        else:
+            joined.append([start, count, byte, *rest])
+    return joined
+
+
+def unpacked_runs(runs: Array, bias: int, table: Array | None) -> UnpackedRuns:
+    """Return the arguments of the kernel for runs of digits.
+
+    A row of `runs` is (first element, elements, first byte, factor, base, place, halves). Each element has a byte of
+    its own, the neighbour of the one before; or, if the run `halves`, eight elements have one byte. A digit is
+    ((byte * factor mod 256) * base) >> 8: a field of w bits whose lowest bit is s has the factor 2**(8 - s - w) and the
+    base 2**w. The digit times `place` is written if the place is 1, less `bias`, and added otherwise. The sum is the
+    index of an entry of `table`, if there is one.
+    """
+    bits_only = bool(np.all(runs[:, 6] != 0))
+    places = {int(row[5]) for row in runs if row[6]}
+    spread = _WHOLE_BYTES * np.uint8(places.pop() if places else 1)
+    if table is not None and bits_only:
+        spread = table[spread].view(np.uint8)
+    joined = _joined(runs.tolist())
+    kinds, words = np.zeros((len(joined), 6), np.int64), np.zeros((len(joined), 3), np.uint64)
+    for k, (start, count, byte, factor, base, place, halves) in enumerate(joined):
+        kind = packed_loops.BITS if halves else packed_loops.TRITS if base == 3 else packed_loops.FIELDS
+        kinds[k] = kind, start, count, byte, factor, place != 1
+        if kind == packed_loops.FIELDS:
+            shift = 9 - factor.bit_length() - (base.bit_length() - 1)
+            words[k] = shift, (base - 1) * 0x0101010101010101, place.bit_length() - 1
+    entries = _NO_TABLE if table is None or bits_only else table
+    return UnpackedRuns(kinds, words, spread.view("<u8").ravel(), bias, entries.view(np.uint8))
+
+
+def unpacked_codes(blocks: Array, size: int, runs: UnpackedRuns) -> Array:
+    """Return the codes (blocks, size), int8, of packed blocks (blocks, bytes)."""
+    out, source = np.empty((len(blocks), size), np.int8), np.ascontiguousarray(blocks)
+    nbytes = source.shape[1]
+
+    def work(part: slice) -> None:
+        codes = out[part].reshape(-1)
+        packed_loops.unpack(source[part].reshape(-1), nbytes, *runs, codes.view(np.uint8), codes.view(np.uint64))
+
+    _in_rows("unpack", len(blocks), size, work)
     return out
 
 
-_MASKS = np.array([[255 * (byte >> j & 1) for j in range(8)] for byte in range(256)], np.uint8).view("<u8").ravel()
+_MASKS = (np.uint8(255) * _WHOLE_BYTES).view("<u8").ravel()
 """For each byte of signs, a byte of ones for each negative element."""
 
 

@@ -1,49 +1,69 @@
 """Loops that unpack small codes from the bytes of blocks.
 
-A code of up to 8 bits is one digit of a byte, or a sum of digits of several bytes. A digit is
-((byte * factor mod 256) * base) >> 8: a field of w bits whose lowest bit is s has the factor 2**(8 - s - w) and the
-base 2**w, and the digits to base 3 of the ternary types have the factors 3**k and the base 3.
+A code of up to 8 bits is one digit of a byte, or a sum of digits of several bytes. Eight digits of eight neighbouring
+bytes are eight bytes of a word: (word >> shift) & mask, moved to their place in the codes.
 """
 
 import numpy as np
 
-from ..runtime.intrinsics import wide_vectors
+from ..runtime.intrinsics import shifted_right, wide_vectors
 from ..runtime.jit import kernel
+from ..runtime.simd import load_word
+
+FIELDS, BITS, TRITS = range(3)
+"""Runs of fields of neighbouring bytes, of the bits of single bytes, and of digits to base 3 of fractions of 256."""
+
+_ONES = np.uint64(0x0101010101010101)
+_TOPS = np.uint64(0x8080808080808080)
+_NONE = np.uint64(0)
+_TILE = 1 << 13  # elements, which stay in the first cache level from run to run
 
 
 @kernel
-def unpack(blocks, runs, bias, table, out):
-    """Write the codes of blocks, one row of bytes each, as int8.
+def unpack(data, nbytes, runs, words_of_runs, spread, bias, table, codes, words):
+    """Write the codes of blocks of `nbytes` bytes, which are flat in `data`, as bytes.
 
-    A row of `runs` is (first element, elements, first byte, factor, base, place, halves). Each element has a byte of
-    its own, the neighbour of the one before; or, if the run `halves`, all have one byte, and each has half the factor
-    of the one before. The digit times `place` is written if the place is 1, less `bias`, and added otherwise. The sum
-    is the index of an entry of `table`, if that is not empty.
+    A row of `runs` is (kind, first element, elements, first byte, factor, adds). FIELDS and BITS have multiples of
+    eight elements. A row of `words_of_runs` is (shift, mask, place): eight elements are
+    ((word >> shift) & mask) << place. Eight elements of BITS are the entry of `spread` for a byte. A digit of TRITS is
+    ((byte * factor mod 256) * 3) >> 8. A run writes its elements or, if it `adds`, completes them. `bias` is
+    subtracted from codes below 128. The codes are indices of `table`, if that is not empty. `words` is the memory of
+    `codes`.
     """
     wide_vectors()
-    for i in range(blocks.shape[0]):
-        source, written = blocks[i], out[i]
+    count = data.size // nbytes
+    size = codes.size // max(count, 1)
+    length, less = size >> 3, np.uint64(bias) * _ONES
+    tile = max(1, _TILE // max(size, 1))
+    for first in range(0, count, tile):
+        stop = min(count, first + tile)
         for r in range(runs.shape[0]):
-            start, n, byte, factor, base, place, halves = runs[r]
-            part, codes = source[byte : byte + n], written[start : start + n]
-            if halves and place == 1:
-                for j in range(n):
-                    codes[j] = ((((part[0] * (factor >> j)) & 255) * base) >> 8) - bias
-            elif halves:
-                for j in range(n):
-                    codes[j] += ((((part[0] * (factor >> j)) & 255) * base) >> 8) * place
-            elif place == 1:
-                for j in range(n):
-                    codes[j] = ((((part[j] * factor) & 255) * base) >> 8) - bias
+            kind, start, n, byte, factor, adds = runs[r]
+            right, mask, left = words_of_runs[r]
+            own, place = n >> 3, start >> 3
+            if kind == FIELDS:
+                for i in range(first, stop):
+                    for j in range(own):
+                        digits = shifted_right(load_word(data, i * nbytes + byte + 8 * j), right) & mask
+                        word = i * length + place + j
+                        words[word] = digits << left | (words[word] if adds else _NONE)
+            elif kind == BITS:
+                for i in range(first, stop):
+                    for j in range(own):
+                        word = i * length + place + j
+                        words[word] = spread[data[i * nbytes + byte + j]] | (words[word] if adds else _NONE)
             else:
-                for j in range(n):
-                    codes[j] += ((((part[j] * factor) & 255) * base) >> 8) * place
+                for i in range(first, stop):
+                    for j in range(n):
+                        codes[i * size + start + j] = (((data[i * nbytes + byte + j] * factor) & 255) * 3) >> 8
+        if bias:
+            for j in range(first * length, stop * length):
+                words[j] = ((words[j] | _TOPS) - less) ^ _TOPS
         if table.size:
-            for j in range(written.size):
-                written[j] = table[written[j] & 255]
+            for j in range(first * size, stop * size):
+                codes[j] = table[codes[j]]
 
 
-_ONES = np.uint64(0x0101010101010101)
 _HALF = np.uint64(32)
 
 

@@ -554,6 +554,17 @@ def store_sixteen(typingctx, out, start, number):
 
 
 @intrinsic
+def load_word(typingctx, data, start):
+    """Eight bytes of a flat C-contiguous array of uint8 from `start` on, as a uint64: the first one is the lowest."""
+
+    def codegen(context, builder, sig, args):
+        place, _, _ = _elements(context, builder, sig.args[0], *args, 8)
+        return builder.load(builder.bitcast(place, ir.PointerType(_I64)), align=1)
+
+    return types.uint64(data, types.int64), codegen
+
+
+@intrinsic
 def largest_of_sixteen(typingctx, codes, start, flip, keep, limit):
     """The largest (code ^ flip) & keep that is at most `limit`, or 0, of codes[start : start + 16].
 
