@@ -61,9 +61,10 @@ class QuantizerIdentification:
         scales, `scale` is "no rule", and the rows have the codes of the stored scales.
     names : tuple of str
         The published quantizers among them, the simplest first.
-    faults : tuple of str
-        What differs from a plain quantizer: scales that are NaN, zero, or negative, codes that were computed with the
-        scales before their rounding, and zero points that are stored with an offset.
+    deviations : tuple of str
+        What differs from codes that are computed with the stored numbers: scales that are NaN, infinite, zero or
+        negative, codes that were computed with the scales before their rounding, zero points that are stored with an
+        offset, a scale of the tensor that is stored as its reciprocal.
     refused : tuple of Refused
         The candidates that differ: each with its first mismatch, and how many of the first elements or blocks differ.
     notes : tuple of str
@@ -82,7 +83,7 @@ class QuantizerIdentification:
 
     rows: tuple[QuantizerRow, ...]
     names: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -119,7 +120,7 @@ class QuantizerIdentification:
             texts = [each or "as none" for each in found[:_LISTED]]
             more = f" or {len(found) - _LISTED} more" if len(found) > _LISTED else ""
             lines.append(f"{word}: {'cannot tell: ' if len(found) > 1 else ''}{' or '.join(texts)}{more}")
-        lines += [f"fault: {each}" for each in self.faults]
+        lines += [f"deviation: {each}" for each in self.deviations]
         if not self.rows or self.values("scale") == ("no rule",):
             near = sorted(self.refused, key=lambda each: each.mismatches / each.compared)[:_NEAR]
             lines += [f"near: {each}" for each in near]
@@ -128,9 +129,9 @@ class QuantizerIdentification:
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """Return names, rows, faults, notes and the refused candidates in JSON types."""
+        """Return names, rows, deviations, notes and the refused candidates in JSON types."""
         return {
-            "names": list(self.names), "rows": [row._asdict() for row in self.rows], "faults": list(self.faults),
+            "names": list(self.names), "rows": [row._asdict() for row in self.rows], "deviations": list(self.deviations),
             "notes": list(self.notes), "refused": [each._asdict() for each in self.refused],
         }  # fmt: skip
 
@@ -228,15 +229,14 @@ def identify_quantizer(
             rows.update(dict.fromkeys(_rows_of(search, row)))
             used.append(row)
     names.update({each.name: None for each in KNOWN if any(each.matches(row) for row in rows)})
-    for search in searches:
-        for kind in search.gguf():
-            names[f"ggml {kind}"] = None
-            if not rows:
-                rows[_ggml_row(search.reading, kind)] = None
+    ggml = [(search, kind) for search in searches for kind in search.gguf()]
+    names.update({f"ggml {kind}": None for _, kind in ggml})
+    if ggml and all(row.scale == "no rule" for row in rows):
+        rows = {_ggml_row(search.reading, kind): None for search, kind in ggml}
     notes = _notes(searches[0])
-    faults = _faults(searches[0], tuple(rows))
+    deviations = _deviations(searches[0], tuple(rows))
     refused = tuple(each for search in searches for each in search.refused)
-    return QuantizerIdentification(tuple(rows), tuple(names), faults, refused, notes)
+    return QuantizerIdentification(tuple(rows), tuple(names), deviations, refused, notes)
 
 
 def _joined(codes: list[Codes], matches: list[ScaleMatch]) -> list[Codes]:
@@ -249,10 +249,8 @@ def _joined(codes: list[Codes], matches: list[ScaleMatch]) -> list[Codes]:
                 found.append(row._replace(scale=match))
             elif row.used != STORED and match is row.scale:
                 found.append(row)
-    alike = [row for row in found if row.arithmetic == row.scale.arithmetic]
-    found = alike or found
-    plain = [row for row in found if row.used == STORED and not row.offset]
-    return plain or found
+    found.sort(key=lambda row: (row.used != STORED, row.offset != 0))
+    return [row for row in found if row.arithmetic == row.scale.arithmetic] or found
 
 
 def _rows_of(search: Search, row: Codes) -> list[QuantizerRow]:
@@ -306,26 +304,26 @@ def _notes(search: Search) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _faults(search: Search, rows: tuple[QuantizerRow, ...]) -> tuple[str, ...]:
+def _deviations(search: Search, rows: tuple[QuantizerRow, ...]) -> tuple[str, ...]:
     scales, busy = search.reading.scales.values, search.finite & (search.statistics.amax > 0)
-    faults = []
+    found = []
     kinds = {
         "NaN": np.isnan(scales), "infinite": np.isinf(scales), "zero": (scales == 0) & busy, "negative": scales < 0,
     }  # fmt: skip
     for word, where in kinds.items():
         count = int(np.count_nonzero(where))
-        if word == "negative" and rows and all("may be negative" in row.scale or "ggml" in row.scale for row in rows):
+        if word == "negative" and any("may be negative" in row.scale or "ggml" in row.scale for row in rows):
             continue
         if count:
             first = ", ".join(str(int(i)) for i in np.unravel_index(int(np.argmax(where)), search.reading.grid.counts))
-            faults.append(f"{count} of {scales.size} scales are {word}; the first one is that of block [{first}]")
+            found.append(f"{count} of {scales.size} scales are {word}; the first one is that of block [{first}]")
     if search.given.tensor_scale is not None and not (np.isfinite(search.given.tensor_scale) and
                                                       search.given.tensor_scale > 0):  # fmt: skip
-        faults.append(f"the scale of the tensor is {search.given.tensor_scale:g}")
+        found.append(f"the scale of the tensor is {search.given.tensor_scale:g}")
     if rows and all(row.scale_of_codes not in (STORED, "") for row in rows):
-        faults.append(f"the codes were computed with the scales before their rounding to {rows[0].scale_format}")
+        found.append(f"the codes were computed with the scales before their rounding to {rows[0].scale_format}")
     if rows and all(row.zero_point_offset for row in rows):
-        faults.append(f"the zero points are stored {rows[0].zero_point_offset}: the codes have others")
+        found.append(f"the zero points are stored {rows[0].zero_point_offset}: the codes have others")
     if rows and all("reciprocal" in row.tensor_scale for row in rows):
-        faults.append("the scale of the tensor is stored as its reciprocal: values are element * scale / tensor_scale")
-    return tuple(faults)
+        found.append("the scale of the tensor is stored as its reciprocal: values are element * scale / tensor_scale")
+    return tuple(found)

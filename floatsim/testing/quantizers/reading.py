@@ -29,6 +29,7 @@ from floatsim.quantization import (
     INT6,
     INT7,
     INT8,
+    MXINT8,
     NF4,
     PACKED_LAYOUTS,
     TERNARY,
@@ -274,7 +275,10 @@ def _grid(shape: tuple[int, ...], scales: tuple[int, ...], block: Any) -> Grid |
     if count == columns and stack == 1 and len(shape) > 1 and max(scales) == count:
         return Grid((stack, rows, columns), rows, 1, False, "column")
     if max(scales, default=1) == count and size % count == 0:
-        return Grid((1, 1, size), 1, size // count, False, f"{size // count} neighbours in memory")
+        width = size // count
+        if columns % width == 0:
+            return Grid((stack, rows, columns), 1, width, False, _text(1, width, rows, columns))
+        return Grid((1, 1, size), 1, width, False, f"{width} neighbours in memory")
     return None
 
 
@@ -328,11 +332,12 @@ def _checked_shape(found: list[_Layout], shape: tuple[int, ...]) -> list[_Layout
 
 def _unpacked(given: Given, array: Array, shape: tuple[int, ...]) -> list[_Layout]:
     found: list[_Layout] = []
-    for name, row in PACKED_LAYOUTS.items():
-        if row.tile is not None or name.startswith("gptq-zeros") or (given.layout is not None and name != given.layout):
-            continue
-        if array.dtype.itemsize != row.word.itemsize:
-            continue
+    rows = {
+        name: row for name, row in PACKED_LAYOUTS.items()
+        if row.tile is None and not name.startswith("gptq-zeros") and array.dtype.itemsize == row.word.itemsize
+        and (row.word == array.dtype if given.layout is None else name == given.layout)
+    }  # fmt: skip
+    for name, row in rows.items():
         for bits in row.bits if given.bits is None else [b for b in row.bits if b == given.bits]:
             if bits == 8 and row.word.itemsize == 1:
                 continue
@@ -387,6 +392,8 @@ def _formats(layout: _Layout, given: Given) -> Iterator[tuple[ElementFormat, Arr
         kinds = [_SIGNED[bits], *([INT8] if bits == 4 and layout.bits is None else [])]
         if (low, high) == (-1, 1):
             kinds.insert(0, TERNARY)
+        if bits == 8:
+            kinds.append(MXINT8)
         for kind in kinds:
             yield kind, codes.astype(np.int64)
         return
@@ -433,10 +440,16 @@ def readings(given: Given) -> list[Reading]:
             if grid is None:
                 errors.append(f"scales {values.shape} do not fit x {given.x.shape}; pass block=")
                 continue
-            zeros = _zero_points(given, values.shape, layout)
+            try:
+                zeros = _zero_points(given, values.shape, layout)
+            except ValueError as error:  # packed by another layout
+                errors.append(str(error))
+                continue
             scales = ScaleReading(stored, _narrower(stored, values, given.scale_format), ordered)
             offsets = None if given.offsets is None else _like_scales(given.offsets, values.shape, layout.turned)
             for fmt, codes in _formats(layout, given):
+                if fmt == MXINT8 and given.format is None and E8M0 not in scales.formats:
+                    continue
                 ordered_zeros = None if zeros is None or not isinstance(fmt, IntegerFormat) else zeros
                 flat = np.ascontiguousarray(codes).reshape(-1)
                 found.append(Reading(fmt, layout.name, flat, grid, scales, ordered_zeros, offsets))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.array.conversion import quantize
+from floatsim.emulator.elementwise.block_scales import LookUp
 from floatsim.formats import FP64, FloatFormat
 from floatsim.quantization import IntegerFormat, LookupFormat
 from floatsim.quantization.scheme import ElementFormat, largest_number
@@ -23,7 +24,7 @@ from floatsim.quantization.scheme import ElementFormat, largest_number
 __all__ = [
     "FORMS", "LARGEST_OF_BLOCKS", "PLACEMENTS", "POWER_RULES", "SCALE_RULES", "TENSOR_RULES", "TWO_LEVEL_RULES",
     "WHOLE_ROUNDINGS", "ZERO_RULES", "Arithmetic", "Factors", "Form", "ScaleRule", "Statistics", "TensorRule",
-    "TwoLevelRule", "ZeroRule", "rounded_to",
+    "TwoLevelRule", "ZeroRule", "rounded_to", "table_roundings",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
@@ -160,7 +161,7 @@ SCALE_RULES: tuple[ScaleRule, ...] = (
     ScaleRule("asymmetric", "(high - low) / (max - min)",
               _of_integers(lambda a, x, w: a.divide(a.add(x.high, -x.low), w))),
     ScaleRule("asymmetric_ends", "(largest - smallest) / (max - min), without zero",
-              _of_integers(lambda a, x, w: a.divide(a.add(x.largest, -x.smallest), w))),
+              _of_integers(lambda a, x, w: a.divide(a.add(x.largest, -x.smallest), w)), usual=False),
     ScaleRule("signed", "the element of the largest magnitude / min: the scale may be negative",
               _of_signed(lambda a, x, fmt: a.divide(x.signed, fmt.min))),
     ScaleRule("gptq", "2 amax / (max - min), and amax / (max - min) where no element is negative",
@@ -261,6 +262,7 @@ TENSOR_RULES: tuple[TensorRule, ...] = (
     TensorRule("amax / max / largest scale", True, lambda a, amax, m, s: a.divide(a.divide(amax, m), s)),
     TensorRule("1 / (top / amax)", True, lambda a, amax, m, s: a.divide(1.0, a.divide(m * s, amax))),
     TensorRule("top / amax", False, lambda a, amax, m, s: a.divide(m * s, amax)),
+    TensorRule("top * (1 / amax)", False, lambda a, amax, m, s: a.multiply(a.divide(1.0, amax), m * s)),
     TensorRule("1 / (amax / top)", False, lambda a, amax, m, s: a.divide(1.0, a.divide(amax, m * s))),
 )
 
@@ -314,6 +316,7 @@ FORMS: tuple[Form, ...] = (
     Form("x * (max / amax)", "scale", lambda a, x, f: a.multiply(x, a.divide(f.max, f.amax))),
     Form("x * (max / scale)", "amax", lambda a, x, f: a.multiply(x, a.divide(f.max, f.s))),
     Form("x / (scale / max)", "amax", lambda a, x, f: a.divide(x, a.divide(f.s, f.max))),
+    Form("x * (max * (1 / scale))", "amax", lambda a, x, f: a.multiply(x, a.multiply(a.divide(1.0, f.s), f.max))),
     Form("(x * max) / scale", "amax", lambda a, x, f: a.divide(a.multiply(x, f.max), f.s)),
     Form("(x / scale) * max", "amax", lambda a, x, f: a.multiply(a.divide(x, f.s), f.max)),
     Form("x * scale", "multiplier", lambda a, x, f: a.multiply(x, f.s)),
@@ -327,7 +330,21 @@ FORMS: tuple[Form, ...] = (
     Form("(x * q) / scale", "two levels", lambda a, x, f: a.divide(a.multiply(x, f.q), f.s)),
     Form("(x / p) / scale", "two levels", lambda a, x, f: a.divide(a.divide(x, f.p), f.s)),
 )  # fmt: skip
-"""The first form of each kind is the one by which GPTQ adds its zero points."""
+"""A quotient of a number and a tensor is number * (1 / tensor) in PyTorch: "x * (max * (1 / scale))"."""
+
+
+def table_roundings(fmt: LookupFormat) -> dict[str, LookUp]:
+    """Return the assignments of numbers to codes of a table: by its thresholds, and by midpoints if these differ.
+
+    With midpoints, the codes are in the stable order of their numbers: of two zeros the first one takes 0.
+    """
+    order = tuple(sorted(range(len(fmt.values)), key=lambda code: fmt.values[code]))
+    other = LookupFormat(fmt.name, fmt.values, order)
+    found = {"nearest of the table": fmt.look_up}
+    if other.thresholds != fmt.thresholds:
+        found["nearest of the table by midpoints"] = other.look_up
+    return found
+
 
 
 def _away(t: Array) -> Array:
@@ -350,10 +367,14 @@ PLACEMENTS = ("after the rounding", "before the rounding", "as scale * zero poin
 
 
 class ZeroRule(NamedTuple):
-    """A rule of the zero point, from the statistics of a block and its scale. None: not for these integers."""
+    """A rule of the zero point, from the statistics of a block and its scale.
+
+    Rules that are not `usual` are named if no usual one has the zero points of all blocks.
+    """
 
     name: str
     number: Callable[[Arithmetic, Statistics, Array, Any], Array]
+    usual: bool = True
 
 
 ZERO_RULES: tuple[ZeroRule, ...] = (
@@ -361,7 +382,7 @@ ZERO_RULES: tuple[ZeroRule, ...] = (
     ZeroRule("(max + min + 1) // 2", lambda a, x, s, fmt: np.full(s.shape, (fmt.max + fmt.min + 1) // 2)),
     ZeroRule("min - round(low / scale)", lambda a, x, s, fmt: fmt.min - np.rint(a.divide(x.low, s))),
     ZeroRule("round(min - low / scale)", lambda a, x, s, fmt: np.rint(a.add(fmt.min, -a.divide(x.low, s)))),
-    ZeroRule("min - round(smallest / scale)", lambda a, x, s, fmt: fmt.min - np.rint(a.divide(x.smallest, s))),
-    ZeroRule("min - trunc(low / scale)", lambda a, x, s, fmt: fmt.min - np.trunc(a.divide(x.low, s))),
-    ZeroRule("max - round(high / scale)", lambda a, x, s, fmt: fmt.max - np.rint(a.divide(x.high, s))),
+    ZeroRule("min - round(smallest / scale)", lambda a, x, s, fmt: fmt.min - np.rint(a.divide(x.smallest, s)), False),
+    ZeroRule("min - trunc(low / scale)", lambda a, x, s, fmt: fmt.min - np.trunc(a.divide(x.low, s)), False),
+    ZeroRule("max - round(high / scale)", lambda a, x, s, fmt: fmt.max - np.rint(a.divide(x.high, s)), False),
 )  # fmt: skip

@@ -30,6 +30,7 @@ from floatsim.testing.quantizers.rules import (
     Form,
     Statistics,
     rounded_to,
+    table_roundings,
 )
 
 __all__ = ["Codes", "Refused", "ScaleMatch", "Search", "zero_rules_of"]
@@ -39,6 +40,7 @@ Array: TypeAlias = NDArray[Any]
 _STEPS = (1 << 10, 1 << 14, 1 << 18)  # elements after which rows that differ are dropped, then pieces of the last size
 _MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
 _MOST = 16  # rules of the scales whose codes are computed
+ZERO_SIGNS = ("with the sign of x", "+0 where x is -0", "without sign")
 STORED, UNROUNDED = "as stored", "before the rounding of the scales"
 
 
@@ -322,11 +324,12 @@ class Search:
         fmt = self.reading.format
         first = tensor.match, tensor.arithmetic, tensor.form, tensor.used
         if isinstance(fmt, LookupFormat):
-            yield Codes(*first, "", 0, None, "nearest of the table", "", "")
+            for name in table_roundings(fmt):
+                yield Codes(*first, "", 0, None, name, "", "")
         elif isinstance(fmt, FloatFormat):
             for mode in _MODES:
                 for clipping in ("saturates", "overflows"):
-                    for zeros in ("signed", "unsigned"):
+                    for zeros in ZERO_SIGNS:
                         yield Codes(*first, "", 0, None, mode, clipping, zeros)
         else:
             for placement, offset, implied in self._zero_points():
@@ -392,9 +395,10 @@ class Search:
                 )  # fmt: skip
 
         if isinstance(fmt, LookupFormat):
-            out = np.empty(t.size, np.uint8)
-            fmt.look_up(np.ascontiguousarray(t, np.float32), out)
+            tables = table_roundings(fmt)
             for variant in list(variants):
+                out = np.empty(t.size, np.uint8)
+                tables[variant.rounding](np.ascontiguousarray(t, np.float32), out)
                 check(variant, out)
         elif isinstance(fmt, FloatFormat):
             self._float_codes(t, fmt, variants, check)
@@ -411,8 +415,9 @@ class Search:
                 options: dict[str, Any] = {"rounding": key[0], "overflow": policies[key[1]], "daz": False, "ftz": False}
                 known[key] = np.asarray(encode(t, fmt, **options)).astype(np.int64)
             codes = known[key]
-            if variant.zeros == "unsigned":
-                codes = np.where(codes == fmt.sign_mask, 0, codes)
+            if variant.zeros != ZERO_SIGNS[0]:
+                unsigned = codes == fmt.sign_mask
+                codes = np.where(unsigned if variant.zeros == ZERO_SIGNS[2] else unsigned & (t == 0), 0, codes)
             check(variant, codes)
 
     def _integer_codes(
@@ -489,7 +494,7 @@ def describe_codes(row: Codes) -> str:
         parts.append(f"{zero}{more} added {row.placement}")
     parts.append(f"rounded {row.rounding}" if row.rounding in _MODES else row.rounding)
     parts += [row.clipping] if row.clipping else []
-    parts += ["zeros without sign"] if row.zeros == "unsigned" else []
+    parts += [f"zeros {row.zeros}"] if row.zeros not in ("", ZERO_SIGNS[0]) else []
     return ", ".join(parts)
 
 
@@ -500,8 +505,10 @@ def zero_rules_of(search: Search, row: Codes) -> tuple[str, ...]:
         return ()
     used = (stored + row.offset)[search.live]
     x = search._of_arithmetic[row.arithmetic.format][1].part(search.live)
-    found = []
-    for rule in ZERO_RULES:
+    found: list[str] = []
+    for rule in sorted(ZERO_RULES, key=lambda each: not each.usual):
+        if found and not rule.usual:
+            break
         for scales in (search.reading.scales.values, row.scale.number):
             if scales is None or rule.name in found:
                 continue
