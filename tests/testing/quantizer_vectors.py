@@ -45,7 +45,8 @@ def parts(**arrays) -> dict[str, np.ndarray]:
     import torch
 
     found = {}
-    for name, x in arrays.items():
+    for name, given in arrays.items():
+        x = given
         if x is None:
             continue
         if isinstance(x, torch.Tensor):
@@ -150,7 +151,7 @@ def of_bitsandbytes():
 
 def source_of(path: Path, name: str) -> str:
     """The source of a function or method."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             node.decorator_list = []
             return ast.unparse(node)
@@ -177,7 +178,7 @@ def of_gptqmodel(sources: Path):
     for name in ("BaseQuantizeConfig", "_normalize_quant_bits", "resolve_quant_format"):
         setattr(stubs[f"{package}.quantization.config"], name, object)
     sys.modules.update(stubs)
-    text = (sources / "gptqmodel/quantization/quantizer.py").read_text()
+    text = (sources / "gptqmodel/quantization/quantizer.py").read_text(encoding="utf-8")
     space = {"__package__": f"{package}.quantization", "__name__": f"{package}.quantization.quantizer"}
     exec(compile(text, "quantizer.py", "exec"), space)
     transformers = types.SimpleNamespace(pytorch_utils=types.SimpleNamespace(Conv1D=type("Conv1D", (), {})))
@@ -247,7 +248,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         sources = Path(sys.argv[1])
         groups.append(("gptqmodel", lambda: of_gptqmodel(sources)))
-        about = (sources / "PKG-INFO").read_text()
+        about = (sources / "PKG-INFO").read_text(encoding="utf-8")
         versions["gptqmodel"] = next(line[9:] for line in about.splitlines() if line.startswith("Version: "))
     for package, make in groups:
         for name, found in make():

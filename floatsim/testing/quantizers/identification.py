@@ -131,8 +131,9 @@ class QuantizerIdentification:
     def to_dict(self) -> dict[str, Any]:
         """Return names, rows, deviations, notes and the refused candidates in JSON types."""
         return {
-            "names": list(self.names), "rows": [row._asdict() for row in self.rows], "deviations": list(self.deviations),
-            "notes": list(self.notes), "refused": [each._asdict() for each in self.refused],
+            "names": list(self.names), "rows": [row._asdict() for row in self.rows],
+            "deviations": list(self.deviations), "notes": list(self.notes),
+            "refused": [each._asdict() for each in self.refused],
         }  # fmt: skip
 
     def to_json(self) -> str:
@@ -284,7 +285,8 @@ def _ggml_row(reading: Reading, kind: str) -> QuantizerRow:
     empty = QuantizerRow(*[""] * len(QuantizerRow._fields))
     return empty._replace(
         format=reading.format.name, layout=reading.layout, block=reading.grid.text,
-        scale_format=reading.scales.stored.name, scale=f"the search of ggml's {kind}", rounding=f"that of ggml's {kind}",
+        scale_format=reading.scales.stored.name, scale=f"the search of ggml's {kind}",
+        rounding=f"that of ggml's {kind}",
     )  # fmt: skip
 
 

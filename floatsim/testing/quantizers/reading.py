@@ -158,8 +158,7 @@ def read(
     if isinstance(codes, Quantized):
         if scales is not None:
             raise ValueError("codes is a Quantized, which has its own scales; pass scales=None")
-        own = codes.scheme.block if block is None else block
-        block = own if own == "tensor" or not isinstance(own, tuple) else own
+        block = codes.scheme.block if block is None else block
         format, scales, codes, more = codes.format, codes.scales, codes.codes, codes
         zero_points = more.zero_points if zero_points is None else zero_points
         offsets = more.offsets if offsets is None else offsets
@@ -313,7 +312,9 @@ def _layouts(given: Given) -> list[_Layout]:
         return _checked_shape([_Layout(AS_GIVEN, None, array.view(fmt.code_dtype), False, False)], shape)
     array = widened(array)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"codes must be integers, packed bytes or words, or floats of a narrow format, not {array.dtype}")
+        raise TypeError(
+            f"codes must be integers, packed bytes or words, or floats of a narrow format, not {array.dtype}"
+        )
     found = []
     if given.layout is None:
         if array.shape == shape:
@@ -348,8 +349,8 @@ def _unpacked(given: Given, array: Array, shape: tuple[int, ...]) -> list[_Layou
     if not found:
         one = "" if given.layout is None else f" in layout={given.layout!r}"
         raise ValueError(
-            f"codes {array.shape} of {array.dtype} do not fit x {shape}{one}: pass integers in the shape of x, or bytes "
-            "or words of a layout of `fs.quantization.PACKED_LAYOUTS`, with bits= if the shape leaves the width open"
+            f"codes {array.shape} of {array.dtype} do not fit x {shape}{one}: pass integers in the shape of x, or "
+            "bytes or words of a layout of `fs.quantization.PACKED_LAYOUTS`, with bits= if the shape leaves the width open"
         )
     return found
 

@@ -346,7 +346,6 @@ def table_roundings(fmt: LookupFormat) -> dict[str, LookUp]:
     return found
 
 
-
 def _away(t: Array) -> Array:
     whole = np.trunc(t)
     return whole + np.where(np.abs(t - whole) >= 0.5, np.sign(t), 0.0)

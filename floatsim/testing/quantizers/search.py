@@ -126,7 +126,7 @@ class Search:
         """The blocks whose elements are all finite."""
         if np.isfinite(self.given.source).all():
             return np.ones(self.reading.scales.values.size, bool)
-        return np.isfinite(self.reading.grid.blocks(self.given.source, 0.0)).all(axis=1)
+        return np.asarray(np.isfinite(self.reading.grid.blocks(self.given.source, 0.0)).all(axis=1))
 
     @functools.cached_property
     def live(self) -> Array:
@@ -154,8 +154,9 @@ class Search:
                 found[a.format] = self.given.source, self.statistics
             else:
                 s = self.statistics
-                found[a.format] = a(self.given.source), Statistics(
-                    a(s.amax), a(s.largest), a(s.smallest), a(s.signed), float(a(s.whole))
+                found[a.format] = (
+                    a(self.given.source),
+                    Statistics(a(s.amax), a(s.largest), a(s.smallest), a(s.signed), float(a(s.whole))),
                 )
         return found
 
@@ -237,7 +238,7 @@ class Search:
         return not wrong
 
     def tensor_numbers(self, a: Arithmetic, scale_max: float) -> list[tuple[str, Any, Any]]:
-        """Return what the scale of the tensor may be, with the numbers p, which values are multiplied with, and 1 / p."""
+        """Return what the scale of the tensor may be, with p, which values are multiplied with, and its reciprocal."""
         given = self.given.tensor_scale
         assert given is not None
         if not np.isfinite(given) or given == 0:
@@ -430,7 +431,8 @@ class Search:
         for variant in list(variants):
             key = variant.placement, variant.offset, variant.implied, variant.rounding
             if key not in known:
-                known[key] = self._whole(variant, t, x, s, blocks, a)
+                with np.errstate(all="ignore"):
+                    known[key] = self._whole(variant, t, x, s, blocks, a)
             whole = known[key]
             if variant.clipping == "full range":
                 codes = np.clip(whole, fmt.min, fmt.max)
@@ -444,14 +446,14 @@ class Search:
         """Return the integers before they are clipped, as float64."""
         rounds = WHOLE_ROUNDINGS[row.rounding]
         if not row.placement:
-            return rounds(a, t) + (row.implied or 0)
+            return np.asarray(rounds(a, t) + (row.implied or 0))
         if row.implied is None:
             assert self.reading.zero_points is not None
             zero: Any = (self.reading.zero_points + row.offset)[blocks].astype(np.float64)
         else:
             zero = float(row.implied)
         if row.placement == PLACEMENTS[0]:
-            return rounds(a, t) + zero
+            return np.asarray(rounds(a, t) + zero)
         if row.placement == PLACEMENTS[1]:
             return rounds(a, a.add(t, zero))
         whole = rounds(a, a.divide(a.add(x, a.multiply(zero, s)), s))
