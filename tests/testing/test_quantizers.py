@@ -278,7 +278,7 @@ def random_integers(rng, x, width):
     elif unsigned:
         zero = zero + 2 ** (bits - 1)
     codes = np.clip(ROUNDS[mode](t) + zero[..., None], low_end, high_end).reshape(x.shape).astype(np.int64)
-    if target != np.float32 and used is exact:
+    if used is exact and (kept.astype(F32) != exact).any():
         truth["scale_of_codes"] = "before the rounding of the scales"
     else:
         truth["scale_of_codes"] = "as stored"

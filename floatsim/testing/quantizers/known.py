@@ -77,6 +77,15 @@ KNOWN: tuple[Known, ...] = (
            zero_point_offset=("",)),
     _plain("torchao integers without clipping error", format=_INTEGERS, scale_format=("FP32",),
            scale=("the larger one of high / max and low / min",), factor=_RECIPROCAL),
+    _plain("onnxruntime DynamicQuantizeLinear", format=("UINT8",), block=("tensor",), scale_format=("FP32",),
+           scale=_ASYMMETRIC, factor=_DIVIDE, zero_point=("min - round(low / scale)",), zero_point_offset=("",)),
+    *(Known(f"onnxruntime 4 bits, {name}", {
+        "format": ("UINT4",), "scale_format": ("FP32",), "scale": scale, "scale_of_codes": _STORED,
+        "rounding": ("ties_to_away", "floor(t + 1/2)"), "zero_point": zero, "zero_point_offset": ("",),
+    }) for name, scale, zero in (
+        ("symmetric", ("the element of the largest magnitude / min: the scale may be negative",), ("8", *_MIDDLE)),
+        ("asymmetric", _ASYMMETRIC, ("min - round(low / scale)",)),
+    )),
     Known("bitsandbytes NF4", {"format": ("NF4",), "scale": ("amax / max",), "factor": _RECIPROCAL}),
     Known("bitsandbytes FP4 on CUDA", {"format": ("BNB_FP4",), "scale": ("amax / max",), "factor": _RECIPROCAL,
                                        "rounding": ("nearest of the table",)}),

@@ -350,7 +350,7 @@ def _unpacked(given: Given, array: Array, shape: tuple[int, ...]) -> list[_Layou
         one = "" if given.layout is None else f" in layout={given.layout!r}"
         raise ValueError(
             f"codes {array.shape} of {array.dtype} do not fit x {shape}{one}: pass integers in the shape of x, or "
-            "bytes or words of a layout of `fs.quantization.PACKED_LAYOUTS`, with bits= if the shape leaves the width open"
+            "bytes or words of a layout of `fs.quantization.PACKED_LAYOUTS`, with bits= if the shape leaves it open"
         )
     return found
 

@@ -111,10 +111,6 @@ def _width(fmt: ElementFormat) -> int | None:
     return fmt.max - fmt.min if isinstance(fmt, IntegerFormat) and not fmt.fraction_bits else None
 
 
-def _signed(fmt: ElementFormat) -> bool:
-    return isinstance(fmt, IntegerFormat) and fmt.min < 0
-
-
 def _of_integers(number: Callable[[Arithmetic, Statistics, int], Array]) -> Any:
     def found(a: Arithmetic, x: Statistics, fmt: ElementFormat) -> Array | None:
         width = _width(fmt)
@@ -123,9 +119,14 @@ def _of_integers(number: Callable[[Arithmetic, Statistics, int], Array]) -> Any:
     return found
 
 
-def _of_signed(number: Callable[[Arithmetic, Statistics, Any], Array]) -> Any:
+def _of_ends(number: Callable[[Arithmetic, Statistics, int, int], Array], unsigned_only: bool = False) -> Any:
+    """Return the rule with the ends of integers, min and max. Those of unsigned integers count from the middle."""
+
     def found(a: Arithmetic, x: Statistics, fmt: ElementFormat) -> Array | None:
-        return number(a, x, fmt) if _signed(fmt) and _width(fmt) is not None else None
+        if not isinstance(fmt, IntegerFormat) or fmt.fraction_bits or (unsigned_only and fmt.min < 0):
+            return None
+        middle = (fmt.max + fmt.min + 1) // 2 if fmt.min == 0 else 0
+        return number(a, x, fmt.min - middle, fmt.max - middle)
 
     return found
 
@@ -155,15 +156,17 @@ SCALE_RULES: tuple[ScaleRule, ...] = (
     ScaleRule("amax", "amax, not divided", _no_table(lambda a, x, m: x.amax), "amax"),
     ScaleRule("multiplier", "max / amax, the reciprocal", _no_table(lambda a, x, m: a.divide(m, x.amax)), "multiplier"),
     ScaleRule("full_range", "2 amax / (max - min)", _of_integers(lambda a, x, w: a.divide(a.add(x.amax, x.amax), w))),
-    ScaleRule("to_min", "amax / -min", _of_signed(lambda a, x, fmt: a.divide(x.amax, -fmt.min))),
+    ScaleRule("to_min", "amax / -min", _of_ends(lambda a, x, low, high: a.divide(x.amax, -low))),
+    ScaleRule("absmax_middle", "amax / (max - middle)",
+              _of_ends(lambda a, x, low, high: a.divide(x.amax, high), unsigned_only=True)),
     ScaleRule("no_clipping", "the larger one of high / max and low / min",
-              _of_signed(lambda a, x, fmt: np.maximum(a.divide(x.high, fmt.max), a.divide(x.low, fmt.min)))),
+              _of_ends(lambda a, x, low, high: np.maximum(a.divide(x.high, high), a.divide(x.low, low)))),
     ScaleRule("asymmetric", "(high - low) / (max - min)",
               _of_integers(lambda a, x, w: a.divide(a.add(x.high, -x.low), w))),
     ScaleRule("asymmetric_ends", "(largest - smallest) / (max - min), without zero",
               _of_integers(lambda a, x, w: a.divide(a.add(x.largest, -x.smallest), w)), usual=False),
     ScaleRule("signed", "the element of the largest magnitude / min: the scale may be negative",
-              _of_signed(lambda a, x, fmt: a.divide(x.signed, fmt.min))),
+              _of_ends(lambda a, x, low, high: a.divide(x.signed, low))),
     ScaleRule("gptq", "2 amax / (max - min), and amax / (max - min) where no element is negative",
               _of_integers(_gptq), usual=False),
     *(ScaleRule(f"absmax_{least:g}", f"amax / max, amax at least {least:g}", _at_least(least), usual=False)
