@@ -115,8 +115,10 @@ _HOMES = {
     ".analysis.trace.trace": "trace",
     ".quantization.blocks": "dequantize_blocks quantize_blocks",
     ".quantization.calibration": "best_scale",
+    ".quantization.packing": "pack unpack",
     ".operators.errors": "sensitivity",
     ".testing.identify.identification": "identify",
+    ".testing.quantizers.identification": "identify_quantizer",
     ".explorer.page": "explorer",
 }
 _OPTIONAL = "torch"

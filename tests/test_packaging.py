@@ -44,7 +44,7 @@ USES_NUMBA = {"njit.py"}
 ORDERS = {
     "arrays": "call < events < array < elementwise sums < array_functions library_reductions scaled_mm",
     "emulator": "compile_notice params planning proofs < parallel unpack < elementwise < dispatch < sums < backend",
-    "testing": "answers compare < bounds vectors < assertions identify < pytest_plugin strength",
+    "testing": "answers quantizers < compare < bounds vectors < assertions identify < pytest_plugin strength",
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
 }
 """The files and folders of a package, the lowest first. Those between two < do not import each other."""

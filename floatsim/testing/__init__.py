@@ -21,6 +21,7 @@ _HOMES = {
     ".strength.mutations": "MUTATIONS Mutation",
     ".compare.metrics": "calc_diff error_ratio",
     ".bounds.operators": "attention_bound softmax_bound",
+    ".quantizers.identification": "QuantizerIdentification QuantizerRow identify_quantizer",
     ".compare.report": "Report",
     ".compare.ulps": "UlpStats ulp_stats",
 }

@@ -1,7 +1,7 @@
 """`fs.quantize_blocks` compared with published packages, bit for bit, where they are installed.
 
-They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat`. microxcaling is
-in no package index. Its repository, github.com/microsoft/microxcaling, has the package mx.
+They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat onnx
+onnxruntime`. microxcaling is in no package index. Its repository, github.com/microsoft/microxcaling, has the package mx.
 """
 
 from __future__ import annotations
@@ -175,3 +175,55 @@ def test_gfloat(scheme):
     values = fs.quantize_blocks(x, scheme).values
     for row, found in zip(x.reshape(-1, 32), values.reshape(-1, 32), strict=True):
         assert np.array_equal(gfloat.quantize_block(info, row, gfloat.compute_scale_amax), found)
+
+
+def run_onnx(operator: str, inputs: dict[str, np.ndarray], outputs: dict[str, str], **attributes) -> list[np.ndarray]:
+    """The results of one operator by onnxruntime on the CPU."""
+    onnx = pytest.importorskip("onnx", reason="compares with onnxruntime")
+    runtime = pytest.importorskip("onnxruntime", reason="compares with onnxruntime")
+    helper = onnx.helper
+    node = helper.make_node(operator, list(inputs), list(outputs), **attributes)
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in inputs.items()
+    ]
+    wanted = [helper.make_tensor_value_info(name, getattr(onnx.TensorProto, t), None) for name, t in outputs.items()]
+    graph = helper.make_graph([node], "one", given, wanted)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def test_onnxruntime_dynamic():
+    for seed in range(8):
+        x = matrix(seed, (16, 64))
+        x = np.abs(x) if seed == 1 else -np.abs(x) if seed == 2 else x
+        codes, scale, zero = run_onnx("DynamicQuantizeLinear", {"x": x}, {"y": "UINT8", "s": "FLOAT", "z": "UINT8"})
+        q = fs.quantize_blocks(x, "uint8", rule="asymmetric")
+        assert np.array_equal(q.codes, codes) and q.scales.item() == scale and q.zero_points == zero
+
+
+@pytest.mark.parametrize(("kind", "zero"), [("INT8", 0), ("INT8", -9), ("UINT8", 128), ("UINT8", 3)])
+def test_onnxruntime_given_scales(kind, zero):
+    """QuantizeLinear: x / scale, rounded to even, plus the zero point."""
+    x = matrix(9)
+    scales = (np.abs(x).max(axis=1) / np.float32(100) + np.float32(1e-30)).astype(np.float32)
+    zeros = np.full(len(x), zero, kind.lower())
+    codes = run_onnx("QuantizeLinear", {"x": x, "s": scales, "z": zeros}, {"y": kind}, axis=0)[0]
+    q = fs.quantize_blocks(x, kind.lower(), block="row", scale=scales[:, None], zero_point=zero)
+    assert np.array_equal(q.codes, codes)
+
+
+def test_onnxruntime_four_bits():
+    """MatMulNBits: asymmetric blocks along the columns, rounded half away from zero."""
+    state = pytest.importorskip("onnxruntime.capi._pybind_state", reason="compares with onnxruntime")
+    x = matrix(10, (32, 256))
+    rows, columns = x.shape
+    packed, zeros = np.zeros((rows, columns // 64, 32), np.uint8), np.zeros((rows, columns // 128), np.uint8)
+    scales = np.zeros(rows * columns // 64, np.float32)
+    state.quantize_matmul_4bits(packed, np.ascontiguousarray(x.T), scales, zeros, 64, rows, columns, False)
+    live = x.any(axis=1)  # the scale of a row of zeros is 0, and floatsim's is 1
+    q = fs.quantize_blocks(x, "uint4", block=64, rule="asymmetric", factor="reciprocal", rounding="ties_to_away")
+    assert np.array_equal(q.scales.values[live], scales.reshape(rows, -1)[live])
+    assert np.array_equal(q.zero_points[live], fs.unpack(zeros, "low-nibble-first")[live])
+    assert np.array_equal(q.codes[live], fs.unpack(packed.reshape(rows, -1), "low-nibble-first")[live])

@@ -23,6 +23,7 @@ from floatsim.testing.compare.listeners import checked
 from floatsim.testing.compare.operands import in_format
 from floatsim.testing.compare.patterns import OF_STORAGE, explain_arrays
 from floatsim.testing.compare.report import Report, differing, report_of
+from floatsim.testing.quantizers.identification import identify_quantizer
 
 __all__ = ["assert_conversion", "compare_conversion"]
 
@@ -40,8 +41,9 @@ def compare_conversion(
 
     The report names a fault where it finds one: another rounding mode, a format on the way (double rounding), another
     overflow policy, another rule for NaN and infinities, FTZ and DAZ, a wrong exponent bias or format of the codes, a
-    wrong factor, a dropped carry, the order of nibbles or bytes; of blocks, another rule of the scale, and a scale that
-    is one step off. A fault is named only if the emulated conversion with it has the bits of `actual` in all elements.
+    wrong factor, a dropped carry, the order of nibbles or bytes; of blocks, another rule of the scale, a scale that is
+    one step off, and any other quantizer that `fs.identify_quantizer` finds. A fault is named only if the emulated
+    conversion with it has the bits of `actual` in all elements.
     Up to three faults with equal bits on these inputs are named, with "or" between them.
 
     Parameters
@@ -210,8 +212,25 @@ def _compare_blocks(actual: Any, x: BlockConversion) -> Report:
     rule = f"codes and scales are equal, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
     if not differs.any():
         return report_of(rule, values[1], values[0], differs)
-    why = _why(explain_blocks(x, desired, found), values[1], values[0], differs)
+    fault = explain_blocks(x, desired, found)
+    if fault is None or "off by one step" in fault:  # another rule changes the scales by one step, too
+        fault = "; or ".join(text for text in (fault, _other_quantizer(x, found)) if text) or None
+    why = _why(fault, values[1], values[0], differs)
     return report_of(rule, values[1], values[0], differs, why)
+
+
+def _other_quantizer(x: BlockConversion, found: Quantized) -> str | None:
+    """Return the quantizer whose codes and scales the result has, as far as the data tell, or None."""
+    if found.nested is not None or not x.x.size:
+        return None
+    other = identify_quantizer(found, None, x.x)
+    if not other.rows or "no rule" in other.values("scale"):
+        return None
+    names = f"{' or '.join(other.names)}: " if other.names else ""
+    properties = ("tensor_scale", "scale", "scale_rounding", "factor", "zero_point", "zero_point_added", "rounding")
+    known = [(name, getattr(other, name)) for name in properties]
+    told = ", ".join(f"{name} = {value!r}" for name, value in known if value)
+    return f"another quantizer: {names}{'; '.join([told, *other.deviations])}"
 
 
 def _with_codes(actual: Any, desired: Quantized) -> Quantized:

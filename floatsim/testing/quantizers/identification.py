@@ -1,0 +1,331 @@
+"""Identify a quantizer: find the rules that reproduce the codes and scales of a tensor."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from floatsim.formats import E8M0
+from floatsim.quantization.scheme import BlockLike
+from floatsim.testing.quantizers.known import KNOWN
+from floatsim.testing.quantizers.reading import AS_GIVEN, Reading, read, readings
+from floatsim.testing.quantizers.search import STORED, Codes, Refused, ScaleMatch, Search, zero_rules_of
+
+__all__ = ["QuantizerIdentification", "QuantizerRow", "identify_quantizer"]
+
+_NEAR = 3  # refused candidates that the text shows
+_LISTED = 4  # values of an ambiguous property that the text shows
+
+
+class QuantizerRow(NamedTuple):
+    """One quantizer that reproduces the data: a value for each property. "" where a property does not apply."""
+
+    format: str
+    layout: str
+    block: str
+    scale_format: str
+    tensor_scale: str
+    scale: str
+    scale_rounding: str
+    factor: str
+    scale_of_codes: str
+    arithmetic: str
+    zero_point: str
+    zero_point_offset: str
+    zero_point_added: str
+    rounding: str
+    clipping: str
+    zeros: str
+
+
+_WORDS = {
+    "format": "elements", "layout": "layout of the codes", "block": "block", "scale_format": "format of the scales",
+    "tensor_scale": "scale of the tensor", "scale": "scale", "scale_rounding": "rounding of the scale",
+    "factor": "element", "scale_of_codes": "scale of the codes", "arithmetic": "arithmetic",
+    "zero_point": "zero point", "zero_point_offset": "stored zero point", "zero_point_added": "zero point added",
+    "rounding": "rounding", "clipping": "clipping", "zeros": "zeros",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QuantizerIdentification:
+    """The quantizers that reproduce the codes and scales of a tensor. Prints as text.
+
+    Attributes
+    ----------
+    rows : tuple of QuantizerRow
+        The quantizers whose codes, scales and zero points are those of the data. If no rule of the vocabulary has the
+        scales, `scale` is "no rule", and the rows have the codes of the stored scales.
+    names : tuple of str
+        The published quantizers among them, the simplest first.
+    deviations : tuple of str
+        What differs from codes that are computed with the stored numbers: scales that are NaN, infinite, zero or
+        negative, codes that were computed with the scales before their rounding, zero points that are stored with an
+        offset, a scale of the tensor that is stored as its reciprocal.
+    refused : tuple of Refused
+        The candidates that differ: each with its first mismatch, and how many of the first elements or blocks differ.
+    notes : tuple of str
+        What was not compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import floatsim as fs
+    >>> x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    >>> q = fs.quantize_blocks(x, "mxfp4", rule="rceil")
+    >>> found = fs.identify_quantizer(q.packed("low-nibble-first"), q.scales.codes, x)
+    >>> found.format, found.layout, found.scale
+    ('E2M1', 'low-nibble-first', '2**ceil(log2(amax / max))')
+    """
+
+    rows: tuple[QuantizerRow, ...]
+    names: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return the values that a property has in the rows. Several: the data do not separate them."""
+        if name not in QuantizerRow._fields:
+            raise ValueError(f"name={name!r} is no property; known are {', '.join(QuantizerRow._fields)}")
+        return tuple(dict.fromkeys(getattr(row, name) for row in self.rows))
+
+    def __getattr__(self, name: str) -> str | None:
+        """Return the value of a property that all rows share; None if they differ: cannot tell."""
+        if name.startswith("_") or name not in QuantizerRow._fields:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        found = self.values(name)
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def name(self) -> str | None:
+        """The one published quantizer that the data allow; None if there is none or several."""
+        return self.names[0] if len(self.names) == 1 else None
+
+    def __str__(self) -> str:
+        lines = []
+        if self.names:
+            lines.append(("cannot tell: " if len(self.names) > 1 else "") + " or ".join(self.names))
+        elif self.rows:
+            lines.append("no published quantizer is known by these rules")
+        else:
+            lines.append("no quantizer of the vocabulary has these codes")
+        for name, word in _WORDS.items() if self.rows else ():
+            found = self.values(name)
+            if found == ("",) or (name == "layout" and found == (AS_GIVEN,)):
+                continue
+            texts = [each or "as none" for each in found[:_LISTED]]
+            more = f" or {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            lines.append(f"{word}: {'cannot tell: ' if len(found) > 1 else ''}{' or '.join(texts)}{more}")
+        lines += [f"deviation: {each}" for each in self.deviations]
+        if not self.rows or self.values("scale") == ("no rule",):
+            near = sorted(self.refused, key=lambda each: each.mismatches / each.compared)[:_NEAR]
+            lines += [f"near: {each}" for each in near]
+        return "\n".join([*lines, *self.notes])
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return names, rows, deviations, notes and the refused candidates in JSON types."""
+        return {
+            "names": list(self.names), "rows": [row._asdict() for row in self.rows],
+            "deviations": list(self.deviations), "notes": list(self.notes),
+            "refused": [each._asdict() for each in self.refused],
+        }  # fmt: skip
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def identify_quantizer(
+    codes: Any, scales: Any, x: Any, *, zero_points: Any = None, tensor_scale: Any = None, offsets: Any = None,
+    format: Any = None, layout: str | None = None, bits: int | None = None, block: BlockLike | None = None,
+    scale_format: Any = None,
+) -> QuantizerIdentification:  # fmt: skip
+    """Return the rules by which a tensor was quantized: of scales, zero points, divisions, roundings and packing.
+
+    Parameters
+    ----------
+    codes : array_like of int, floats of a narrow format, or Quantized
+        The codes of the elements in the shape of x, or packed: uint8, or int32 and uint32 words of a layout of
+        `fs.quantization.PACKED_LAYOUTS`. A `Quantized` has scales and zero points of its own. The bytes of a GGUF type
+        have the name of the type as their layout.
+    scales : array_like of floats or uint8
+        One scale for each block: floats, or bytes of E8M0 or E4M3. None for a `Quantized` and GGUF. The blocks follow
+        from the shape, as in a `Quantized`; a vector has one scale for each row, column, or part of the memory.
+        For "gptq", "awq" and codes that are transposed, the scales are transposed, too.
+    x : array_like of floats
+        The tensor before its quantization, of the same precision: the rules differ in last bits.
+    zero_points : array_like of int, optional
+        The stored zero points in the shape of the scales, or packed as the library packs them.
+    tensor_scale : float, optional
+        The second scale, of the whole tensor (NVFP4), or its reciprocal.
+    offsets : array_like of floats, optional
+        Numbers that are added after the scaling, in the shape of the scales.
+    format : format, optional
+        The format of the elements. Default: all formats of this width.
+    layout : str, optional
+        The layout of packed codes, or a type of GGUF such as "q4_k". Default: all layouts that fit.
+    bits : int, optional
+        The width of packed codes, if the shape leaves it open.
+    block : str, int or tuple, optional
+        The blocks as in `fs.quantize_blocks`, if the shape of the scales leaves them open.
+    scale_format : format, optional
+        The format of scales that are bytes. Default: E8M0 and E4M3 are tried.
+
+    Returns
+    -------
+    QuantizerIdentification
+        All candidates that have the bits of the data. A property with several values cannot be told from these data.
+
+    Raises
+    ------
+    TypeError
+        For codes, scales and zero points of unsuitable dtypes.
+    ValueError
+        For shapes that fit no layout and no blocks, codes out of range, unknown names, and an empty x.
+
+    Notes
+    -----
+    The scales are compared first: each rule, in FP32 and in the format of x, with each rounding to the format of the
+    scales. A rule is named only if it has the scales of all blocks. Then the codes are computed with the stored scales,
+    and with those before their rounding. Blocks of zeros, blocks with NaN or infinity, and blocks whose scale is zero,
+    NaN or infinite are not compared. A scale that a search, a clipping ratio or calibration determined has no rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import floatsim as fs
+    >>> x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    >>> q = fs.quantize_blocks(x, "nf4")
+    >>> print(fs.identify_quantizer(q.packed("high-nibble-first"), q.scales, x))
+    bitsandbytes NF4
+    elements: NF4
+    layout of the codes: high-nibble-first
+    block: (1, 64)
+    format of the scales: FP32
+    scale: amax / max
+    element: x * (1 / scale)
+    scale of the codes: as stored
+    arithmetic: FP32
+    rounding: nearest of the table
+    """
+    given = read(codes, scales, x, format, layout, bits, block, scale_format, zero_points, tensor_scale, offsets)
+    searches = [Search(given, each) for each in readings(given)]
+    matches = [search.scales() for search in searches]
+    if any(matches):
+        kept = [(search, found) for search, found in zip(searches, matches, strict=True) if found]
+    else:
+        kept = [(search, search.unnamed()) for search in searches]
+    rows: dict[QuantizerRow, None] = {}
+    names: dict[str, None] = {}
+    used: list[Codes] = []
+    for search, found in kept:
+        codes_found = search.codes(found) if search.live.any() else []
+        for row in _joined(codes_found, found):
+            rows.update(dict.fromkeys(_rows_of(search, row)))
+            used.append(row)
+    names.update({each.name: None for each in KNOWN if any(each.matches(row) for row in rows)})
+    ggml = [(search, kind) for search in searches for kind in search.gguf()]
+    names.update({f"ggml {kind}": None for _, kind in ggml})
+    if ggml and all(row.scale == "no rule" for row in rows):
+        rows = {_ggml_row(search.reading, kind): None for search, kind in ggml}
+    notes = _notes(searches[0])
+    deviations = _deviations(searches[0], tuple(rows))
+    refused = tuple(each for search in searches for each in search.refused)
+    return QuantizerIdentification(tuple(rows), tuple(names), deviations, refused, notes)
+
+
+def _joined(codes: list[Codes], matches: list[ScaleMatch]) -> list[Codes]:
+    """Return the rows of codes for each rule that has the scales, of one arithmetic if there are such."""
+    found = []
+    for row in codes:
+        for match in matches:
+            same = match.stores == row.scale.stores and (match.p, match.q) == (row.scale.p, row.scale.q)
+            if row.used == STORED and same:
+                found.append(row._replace(scale=match))
+            elif row.used != STORED and match is row.scale:
+                found.append(row)
+    found.sort(key=lambda row: (row.used != STORED, row.offset != 0))
+    return [row for row in found if row.arithmetic == row.scale.arithmetic] or found
+
+
+def _rows_of(search: Search, row: Codes) -> list[QuantizerRow]:
+    reading, match = search.reading, row.scale
+    zero_points = zero_rules_of(search, row) if reading.zero_points is not None else ()
+    if not zero_points:
+        zero_points = ("",) if reading.zero_points is None and row.implied is None else (
+            (str(row.implied),) if row.implied is not None else ("no rule",)
+        )  # fmt: skip
+        zero_points = ("",) if zero_points == ("0",) else zero_points
+    offset = {0: "", 1: "less 1 (GPTQ version 1)", -1: "plus 1"}[row.offset]
+    form = row.form.name
+    if match.format == E8M0 and form == "x / scale":
+        form = "x / scale = x * (1 / scale)"
+    return [
+        QuantizerRow(
+            reading.format.name, reading.layout, reading.grid.text, _scale_format(reading, match), match.tensor,
+            match.text, match.rounding, form, row.used, row.arithmetic.format.name, zero, offset,
+            row.placement, row.rounding, row.clipping, row.zeros,
+        )
+        for zero in zero_points
+    ]  # fmt: skip
+
+
+def _scale_format(reading: Reading, match: ScaleMatch) -> str:
+    stored = reading.scales.stored
+    return match.format.name if match.format == stored else f"{match.format.name}, stored as {stored.name}"
+
+
+def _ggml_row(reading: Reading, kind: str) -> QuantizerRow:
+    empty = QuantizerRow(*[""] * len(QuantizerRow._fields))
+    return empty._replace(
+        format=reading.format.name, layout=reading.layout, block=reading.grid.text,
+        scale_format=reading.scales.stored.name, scale=f"the search of ggml's {kind}",
+        rounding=f"that of ggml's {kind}",
+    )  # fmt: skip
+
+
+def _notes(search: Search) -> tuple[str, ...]:
+    """Return what was not compared."""
+    notes = []
+    beyond = int(np.count_nonzero(~search.finite))
+    if beyond:
+        notes.append(f"{beyond} blocks have NaN or infinity in x, and were not compared")
+    zeros = search.finite & (search.statistics.amax == 0)
+    if zeros.any():
+        values = sorted({f"{v:.6g}" for v in search.reading.scales.values[zeros].tolist()})
+        shown = ", ".join(values[:_LISTED]) + (" ..." if len(values) > _LISTED else "")
+        notes.append(f"{int(zeros.sum())} blocks of zeros, which were not compared, have the scale {shown}")
+    if not search.live.any():
+        notes.append("no block can be compared")
+    return tuple(notes)
+
+
+def _deviations(search: Search, rows: tuple[QuantizerRow, ...]) -> tuple[str, ...]:
+    scales, busy = search.reading.scales.values, search.finite & (search.statistics.amax > 0)
+    found = []
+    kinds = {
+        "NaN": np.isnan(scales), "infinite": np.isinf(scales), "zero": (scales == 0) & busy, "negative": scales < 0,
+    }  # fmt: skip
+    for word, where in kinds.items():
+        count = int(np.count_nonzero(where))
+        if word == "negative" and any("may be negative" in row.scale or "ggml" in row.scale for row in rows):
+            continue
+        if count:
+            first = ", ".join(str(int(i)) for i in np.unravel_index(int(np.argmax(where)), search.reading.grid.counts))
+            found.append(f"{count} of {scales.size} scales are {word}; the first one is that of block [{first}]")
+    if search.given.tensor_scale is not None and not (np.isfinite(search.given.tensor_scale) and
+                                                      search.given.tensor_scale > 0):  # fmt: skip
+        found.append(f"the scale of the tensor is {search.given.tensor_scale:g}")
+    if rows and all(row.scale_of_codes not in (STORED, "") for row in rows):
+        found.append(f"the codes were computed with the scales before their rounding to {rows[0].scale_format}")
+    if rows and all(row.zero_point_offset for row in rows):
+        found.append(f"the zero points are stored {rows[0].zero_point_offset}: the codes have others")
+    if rows and all("reciprocal" in row.tensor_scale for row in rows):
+        found.append("the scale of the tensor is stored as its reciprocal: values are element * scale / tensor_scale")
+    return tuple(found)

@@ -1,0 +1,567 @@
+"""`fs.identify_quantizer`: tensors of published packages, planted faults, random quantizers, and bad input."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import floatsim as fs
+from floatsim.quantization import GGUF_TYPES, NF4, Quantized, from_gguf
+from floatsim.testing.quantizers.known import KNOWN
+from tests.testing.quantizer_vectors import BF16, FILE, GGUF, tensor
+
+F32 = np.float32
+
+# -- published packages ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def stored() -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of each case of quantizer_vectors.py."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(FILE) as file:
+        for key in file.files:
+            case, _, array = key.rpartition("/")
+            if case:
+                found.setdefault(case, {})[array] = file[key]
+    return found
+
+
+# The seed and the significant bits of the tensor, and the names that the data allow. The first name is the package's.
+NAMED = {
+    "compressed-tensors: int8, channels": (1, 24, ["compressed-tensors integers, symmetric"]),
+    "compressed-tensors: int4, groups, packed": (2, 24, ["compressed-tensors integers, symmetric"]),
+    "compressed-tensors: int4, groups, asymmetric, packed": (3, 24, ["compressed-tensors integers, asymmetric"]),
+    "compressed-tensors: int4, groups, BF16, packed": (4, BF16, ["compressed-tensors integers, symmetric"]),
+    "compressed-tensors: fp8, channels": (5, 24, ["compressed-tensors FP8"]),
+    "compressed-tensors: mxfp4": (6, 24, ["compressed-tensors MXFP4"]),
+    "compressed-tensors: mxfp8": (7, 24, ["compressed-tensors MXFP8"]),
+    "compressed-tensors: nvfp4": (8, 24, ["compressed-tensors NVFP4"]),
+    "torchao: mxfp4, FLOOR": (11, 24, ["OCP MX 1.0: torchao FLOOR"]),
+    "torchao: mxfp8, FLOOR": (12, 24, ["OCP MX 1.0: torchao FLOOR"]),
+    "torchao: mxfp4, RCEIL": (11, 24, ["torchao RCEIL, TransformerEngine MXFP8"]),
+    "torchao: mxfp8, RCEIL": (12, 24, ["torchao RCEIL, TransformerEngine MXFP8"]),
+    "torchao: mxfp4, CEIL": (11, 24, ["torchao CEIL"]),
+    "torchao: mxfp8, CEIL": (12, 24, ["torchao CEIL"]),
+    "torchao: mxfp4, EVEN": (11, 24, ["torchao EVEN"]),
+    "torchao: mxfp8, EVEN": (12, 24, ["torchao EVEN"]),
+    "torchao: nvfp4, two levels": (13, 24, ["torchao NVFP4, two levels", "TransformerEngine NVFP4"]),
+    "torchao: nvfp4, one level": (13, 24, ["torchao NVFP4, one level"]),
+    "torchao: symmetric -128 to 127": (14, 24, ["torchao integers, symmetric"]),
+    "torchao: asymmetric 0 to 15": (15, 24, ["torchao integers, asymmetric"]),
+    "torchao: symmetric_no_clipping_err -8 to 7": (16, 24, ["torchao integers without clipping error"]),
+    "bitsandbytes: nf4": (21, 24, ["bitsandbytes NF4"]),
+    "bitsandbytes: fp4": (22, 24, ["bitsandbytes FP4 on a CPU"]),
+    "bitsandbytes: int8": (24, 11, ["bitsandbytes INT8 on a CPU"]),
+    "gptqmodel: symmetric, version 1": (31, 24, ["GPTQModel, symmetric"]),
+    "gptqmodel: symmetric, version 2": (31, 24, ["GPTQModel, symmetric"]),
+    "gptqmodel: asymmetric, version 1": (32, 24, ["GPTQModel, asymmetric"]),
+    "gptqmodel: asymmetric, version 2": (32, 24, ["GPTQModel, asymmetric"]),
+    "gptqmodel: 8 bits, version 1": (33, 24, ["GPTQModel, symmetric"]),
+    "gptqmodel: 8 bits, version 2": (33, 24, ["GPTQModel, symmetric"]),
+    **{f"gguf: {kind}": (41 + n, 24, [f"ggml {kind}"]) for n, kind in enumerate(GGUF)},
+}
+QUICK = {
+    "compressed-tensors: int4, groups, packed", "torchao: mxfp8, EVEN", "bitsandbytes: nf4", "gguf: Q8_0", "gguf: Q4_K",
+    "gptqmodel: 8 bits, version 1",
+}  # fmt: skip
+
+
+def of_package(case: str):
+    seed, bits, _ = NAMED[case]
+    arrays, more = dict(stored()[case]), {}
+    x = tensor(seed, bits)
+    if bits == BF16:
+        x = x.astype(ml_dtypes.bfloat16)
+        arrays["scales"] = arrays["scales"].view(ml_dtypes.bfloat16)
+    if bits == 11:
+        x = x.astype(np.float16)
+    if case.startswith("gguf"):
+        more["layout"] = case.rpartition(" ")[2]
+    codes, scales = arrays.pop("codes"), arrays.pop("scales", None)
+    return fs.identify_quantizer(codes, scales, x, **arrays, **more)
+
+
+@pytest.mark.parametrize(
+    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.full) for case in NAMED]
+)
+def test_packages_are_named(case):
+    found = of_package(case)
+    assert list(found.names) == NAMED[case][2]
+    assert str(found).startswith(("cannot tell: " if len(found.names) > 1 else "") + NAMED[case][2][0])
+    if case.startswith("gptqmodel"):
+        assert found.layout == "gptq"
+        assert found.zero_point_offset == ("less 1 (GPTQ version 1)" if "version 1" in case else "")
+        assert found.scale_of_codes == "before the rounding of the scales"
+
+
+def test_the_cases_are_those_of_the_file():
+    assert sorted([*NAMED, "bitsandbytes: dynamic8"]) == sorted(stored())
+    with np.load(FILE) as file:
+        versions = json.loads(str(file["versions"]))
+    assert versions["compressed-tensors"] == "0.20.0" and versions["gptqmodel"] == "7.7.0"
+
+
+@pytest.mark.full
+def test_another_kernel_is_not_named():
+    """The CPU kernel of bitsandbytes 0.50 for its 8-bit maps has codes beside the nearest ones."""
+    arrays = stored()["bitsandbytes: dynamic8"]
+    found = fs.identify_quantizer(arrays["codes"], arrays["scales"], tensor(23), format="dynamic8")
+    assert not found.rows and not found.names
+    assert "no quantizer of the vocabulary" in str(found) and "near: DYNAMIC8" in str(found)
+    q = fs.quantize_blocks(tensor(23), "dynamic8")
+    wrong = np.argwhere(q.codes != arrays["codes"])
+    near = next(each for each in found.refused if "x * (1 / scale)" in each.text)
+    assert near.first == tuple(wrong[0])
+    assert (near.found, near.expected) == (arrays["codes"][near.first], q.codes[near.first])
+
+
+def test_no_name_is_listed_twice():
+    assert len({known.name for known in KNOWN}) == len(KNOWN)
+
+
+# -- planted faults ----------------------------------------------------------------------------------------------------
+
+
+def matrix(seed=0, shape=(32, 256)) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape) * np.exp2(rng.integers(-4, 4, (shape[0], 1)))
+    x[::2] = np.rint(x[::2] * 256) / 256
+    return x.astype(F32)
+
+
+def blocks_of(x, width):
+    return x.reshape(x.shape[0], -1, width)
+
+
+E8M0_ROUNDINGS = {
+    "2**floor(log2(amax / max))": lambda r: np.floor(np.log2(r)),
+    "2**round(log2(amax / max))": lambda r: np.rint(np.log2(r)),
+    "amax / max to the nearest power of two, ties up": lambda r: np.log2(np.exp2(np.floor(np.log2(r)))) + (
+        r / np.exp2(np.floor(np.log2(r))) >= 1.5),
+    "2**(ceil(log2(amax)) - emax)": lambda r: np.ceil(np.log2(r * 6)) - 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", E8M0_ROUNDINGS)
+def test_a_wrong_rounding_to_e8m0(rule):
+    """Four kernels whose scale should be 2**ceil(log2(amax / 6))."""
+    x = matrix(1)
+    ratio = np.abs(blocks_of(x, 32)).max(axis=-1).astype(np.float64) / 6
+    exponents = E8M0_ROUNDINGS[rule](ratio)
+    t = (blocks_of(x, 32) / np.exp2(exponents)[..., None]).clip(-6, 6).astype(ml_dtypes.float4_e2m1fn)
+    codes = t.view(np.uint8).reshape(x.shape)
+    found = fs.identify_quantizer(fs.pack(codes, "low-nibble-first"), (exponents + 127).astype(np.uint8), x)
+    assert (found.scale, found.format, found.layout) == (rule, "E2M1", "low-nibble-first")
+    refused = {each.text for each in found.refused}
+    assert "E2M1: scale 2**ceil(log2(amax / max))" in refused
+    q = Quantized(codes, fs.from_codes((exponents + 127).astype(np.uint8), "e8m0"), fs.quantization.SCHEMES["mxfp4"])
+    why = fs.testing.compare_conversion(q, x, replace(q.scheme, rule="rceil")).explanation
+    of_scheme = {"2**(ceil(log2(amax)) - emax)": "ceil", "amax / max to the nearest power of two, ties up": "absmax"}
+    assert (f"rule={of_scheme[rule]!r}" if rule in of_scheme else f"scale = {rule!r}") in why
+
+
+def test_scales_rounded_after_the_codes():
+    x = matrix(2)
+    scales = np.abs(blocks_of(x, 128)).max(axis=-1) / F32(7)
+    codes = np.rint(blocks_of(x, 128) / scales[..., None]).astype(np.int8).reshape(x.shape)
+    found = fs.identify_quantizer(codes, scales.astype(np.float16), x)
+    assert found.scale_of_codes == "before the rounding of the scales"
+    assert "the codes were computed with the scales before their rounding to FP16" in found.deviations
+    right = np.rint(blocks_of(x, 128) / scales.astype(np.float16).astype(F32)[..., None])
+    right = right.clip(-8, 7).astype(np.int8).reshape(x.shape)
+    assert fs.identify_quantizer(right, scales.astype(np.float16), x).scale_of_codes == "as stored"
+
+
+@pytest.mark.full
+def test_compare_conversion_names_planted_faults():
+    x = matrix(2)
+    scales = np.abs(blocks_of(x, 128)).max(axis=-1) / F32(7)
+    codes = np.rint(blocks_of(x, 128) / scales[..., None]).astype(np.int8).reshape(x.shape)
+    scheme = fs.quantization.Scheme("int4", 128, "fp16")
+    wrong = Quantized(codes, fs.array(scales.astype(np.float16), "fp16"), scheme)
+    why = fs.testing.compare_conversion(wrong, x, scheme).explanation
+    assert "the codes were computed with the scales before their rounding to FP16" in why
+    q = fs.quantize_blocks(x, "uint4", block=64, rule="asymmetric")
+    wrong = Quantized(q.codes, q.scales, q.scheme, q.zero_points + 1)
+    assert "the zero points are stored plus 1" in fs.testing.compare_conversion(wrong, x, q.scheme).explanation
+
+
+def test_a_reciprocal_scale_of_the_tensor():
+    x = matrix(3)
+    q = fs.quantize_blocks(x, "nvfp4_torchao")
+    p = q.tensor_scale.values.astype(F32)
+    packed, scales = q.packed("low-nibble-first"), q.scales.codes
+    right = fs.identify_quantizer(packed, scales, x, tensor_scale=p)
+    wrong = fs.identify_quantizer(packed, scales, x, tensor_scale=F32(1) / p)
+    assert not right.deviations and "torchao NVFP4, two levels" in right.names
+    assert all("reciprocal" in each for each in wrong.values("tensor_scale"))
+    assert wrong.deviations == (
+        "the scale of the tensor is stored as its reciprocal: values are element * scale / tensor_scale",
+    )
+    assert "torchao NVFP4, two levels" not in wrong.names
+
+
+@pytest.mark.parametrize(("offset", "text"), [(1, "plus 1"), (-1, "less 1 (GPTQ version 1)"), (0, "")])
+def test_zero_points_with_an_offset(offset, text):
+    x = matrix(4)
+    q = fs.quantize_blocks(x, "uint4", block=64, rule="asymmetric")
+    found = fs.identify_quantizer(q.codes, q.scales, x, zero_points=q.zero_points + offset)
+    assert found.zero_point_offset == text
+    assert found.deviations == ((f"the zero points are stored {text}: the codes have others",) if text else ())
+    assert "min - round(low / scale)" in found.values("zero_point")
+
+
+# -- random quantizers -------------------------------------------------------------------------------------------------
+
+
+def away(t):
+    return np.where(t < 0, np.ceil(t - F32(0.5)), np.floor(t + F32(0.5)))
+
+
+ROUNDS = {
+    "ties_to_even": np.rint, "ties_to_away": away, "toward_zero": np.trunc, "toward_negative": np.floor,
+    "toward_positive": np.ceil,
+}  # fmt: skip
+
+
+def extremes(x, width):
+    part = blocks_of(x, width)
+    low, high = np.minimum(part.min(-1), F32(0)), np.maximum(part.max(-1), F32(0))
+    return np.abs(part).max(-1), low, high
+
+
+def some(rng, values):
+    values = list(values)
+    return values[int(rng.integers(len(values)))]
+
+
+def random_integers(rng, x, width):
+    bits = some(rng, (4, 8))
+    unsigned = bool(rng.integers(2))
+    low_end, high_end = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    amax, low, high = extremes(x, width)
+    span = F32(high_end - low_end)
+    rules = {"(high - low) / (max - min)": (high - low) / span, "2 amax / (max - min)": (amax + amax) / span}
+    if not unsigned:
+        rules |= {
+            "amax / max": amax / F32(high_end), "amax * (1 / max)": amax * (F32(1) / F32(high_end)),
+            "amax / -min": amax / F32(-low_end),
+            "the larger one of high / max and low / min": np.maximum(high / F32(high_end), low / F32(low_end)),
+        }  # fmt: skip
+    rule = some(rng, rules)
+    exact = rules[rule]
+    target = some(rng, (np.float32, np.float16, ml_dtypes.bfloat16))
+    kept = exact.astype(target)
+    used = exact if target != np.float32 and rng.integers(2) else kept.astype(F32)
+    factor = some(rng, ("x / scale", "x * (1 / scale)"))
+    part, s = blocks_of(x, width), used[..., None]
+    t = part / s if factor == "x / scale" else part * (F32(1) / s)
+    mode = some(rng, ROUNDS)
+    truth = {"scale": rule, "factor": factor, "rounding": mode}
+    more = {}
+    zero, offset = np.zeros(exact.shape), 0
+    if rule.startswith("(high"):
+        with np.errstate(all="ignore"):
+            zero = np.clip(low_end - np.rint(low / used), low_end, high_end)
+        offset = int(rng.integers(-1, 2))
+        more["zero_points"] = zero.astype(np.int64) + offset
+        truth |= {"zero_point": "min - round(low / scale)",
+                  "zero_point_offset": {0: "", 1: "plus 1", -1: "less 1 (GPTQ version 1)"}[offset]}  # fmt: skip
+    elif unsigned:
+        zero = zero + 2 ** (bits - 1)
+    codes = np.clip(ROUNDS[mode](t) + zero[..., None], low_end, high_end).reshape(x.shape).astype(np.int64)
+    if used is exact and (kept.astype(F32) != exact).any():
+        truth["scale_of_codes"] = "before the rounding of the scales"
+    else:
+        truth["scale_of_codes"] = "as stored"
+    truth["format"] = f"{'U' * unsigned}INT{bits}"
+    if bits == 4 and not unsigned and codes.min() >= -8 and rng.integers(2):
+        truth["layout"] = "compressed-tensors"
+        return fs.pack(codes, "compressed-tensors"), kept, more, truth
+    return codes.astype(np.uint8 if unsigned else np.int8), kept, more, truth
+
+
+MX_RULES = {
+    "2**(floor(log2(amax)) - emax)": lambda amax, top, emax: np.floor(np.log2(amax)) - emax,
+    "2**(ceil(log2(amax)) - emax)": lambda amax, top, emax: np.ceil(np.log2(amax)) - emax,
+    "2**ceil(log2(amax / max))": lambda amax, top, emax: np.ceil(np.log2(amax / top)),
+    "2**floor(log2(amax / max))": lambda amax, top, emax: np.floor(np.log2(amax / top)),
+    "2**round(log2(amax / max))": lambda amax, top, emax: np.rint(np.log2(amax / top)),
+    "2**(round(log2(amax)) - emax)": lambda amax, top, emax: np.rint(np.log2(amax)) - emax,
+}
+
+
+def random_mx(rng, x, width):
+    name, dtype, top, emax = some(rng, (
+        ("E2M1", ml_dtypes.float4_e2m1fn, 6.0, 2), ("E4M3", ml_dtypes.float8_e4m3fn, 448.0, 8),
+        ("E5M2", ml_dtypes.float8_e5m2, 57344.0, 15),
+    ))  # fmt: skip
+    rule = some(rng, MX_RULES)
+    amax = np.abs(blocks_of(x, width)).max(-1).astype(np.float64)
+    exponents = MX_RULES[rule](amax, top, emax)
+    t = (blocks_of(x, width) / np.exp2(exponents)[..., None]).astype(F32).clip(-top, top)
+    codes = t.astype(dtype).view(np.uint8).reshape(x.shape)
+    truth = {"format": name, "scale": rule, "rounding": "ties_to_even", "scale_format": "E8M0", "layout": "as given",
+             "zeros": "with the sign of x"}  # fmt: skip
+    if name == "E2M1":
+        truth["layout"] = some(rng, ("low-nibble-first", "high-nibble-first"))
+        codes = fs.pack(codes, truth["layout"])
+    return codes, (exponents + 127).astype(np.uint8), {}, truth
+
+
+def random_fp8(rng, x, width):
+    amax = extremes(x, width)[0]
+    rules = {"amax / max": amax / F32(448), "1 / (max / amax)": F32(1) / (F32(448) / amax),
+             "amax * (1 / max)": amax * (F32(1) / F32(448))}  # fmt: skip
+    rule = some(rng, rules)
+    s, part = rules[rule][..., None], blocks_of(x, width)
+    forms = {"x / scale": part / s, "x * (1 / scale)": part * (F32(1) / s)}
+    if rule == "1 / (max / amax)":
+        forms["x * (max / amax)"] = part * (F32(448) / amax)[..., None]
+    factor = some(rng, forms)
+    codes = forms[factor].clip(-448, 448).astype(ml_dtypes.float8_e4m3fn)
+    truth = {"format": "E4M3", "scale": rule, "factor": factor, "rounding": "ties_to_even"}
+    return codes.view(np.uint8).reshape(x.shape), rules[rule], {}, truth
+
+
+def random_nvfp4(rng, x, width):
+    width = 16
+    amax, whole = extremes(x, width)[0], np.abs(x).max()
+    e4m3 = ml_dtypes.float8_e4m3fn
+    kind = some(rng, ("torchao", "compressed", "te"))
+    part = blocks_of(x, width)
+    if kind == "torchao":
+        p = whole / F32(2688)
+        s = (amax / F32(6) / p).clip(2**-6, 448).astype(e4m3)
+        t = part * ((F32(1) / p) / s.astype(F32))[..., None]
+        truth = {"tensor_scale": "amax / top, p", "scale": "(amax / max) / p", "factor": "x * (q / scale)"}
+        stored_scale = p
+    elif kind == "compressed":
+        q = (F32(1) / whole) * F32(2688)
+        s = (q * (amax / F32(6))).clip(0, 448).astype(e4m3)
+        t = part / (s.astype(F32) / q)[..., None]
+        truth = {"tensor_scale": "top * (1 / amax), 1 / p, the reciprocal", "scale": "(1 / p) * (amax / max)",
+                 "factor": "x / (scale / q)"}  # fmt: skip
+        stored_scale = q
+    else:
+        q = F32(2688) / whole
+        stored_scale = F32(1) / q
+        s = (amax * (q * (F32(1) / F32(6)))).clip(0, 448).astype(e4m3)
+        t = part * (F32(1) / (s.astype(F32) * stored_scale))[..., None]
+        truth = {"tensor_scale": "1 / (top / amax), p", "scale": "amax * ((1 / p) * (1 / max))",
+                 "factor": "x * (1 / (scale * p))"}  # fmt: skip
+    codes = t.clip(-6, 6).astype(ml_dtypes.float4_e2m1fn).view(np.uint8).reshape(x.shape)
+    truth |= {"format": "E2M1", "layout": "low-nibble-first"}
+    return fs.pack(codes, "low-nibble-first"), s.view(np.uint8), {"tensor_scale": stored_scale}, truth
+
+
+def random_table(rng, x, width):
+    amax = extremes(x, width)[0]
+    factor = some(rng, ("x / scale", "x * (1 / scale)"))
+    part, s = blocks_of(x, width), amax[..., None]
+    t = part / s if factor == "x / scale" else part * (F32(1) / s)
+    codes = np.searchsorted(np.array(NF4.thresholds, F32), t, side="left").reshape(x.shape)
+    layout = some(rng, ("low-nibble-first", "high-nibble-first"))
+    truth = {"format": "NF4", "scale": "amax / max", "factor": factor, "layout": layout}
+    return fs.pack(codes, layout), amax, {}, truth
+
+
+def unknown(rng, codes, scales, more, x):
+    """A quantizer that the vocabulary has not: a scale that is clipped, or one code that is wrong."""
+    codes = codes.copy()
+    flat = codes.reshape(-1)
+    n = int(rng.integers(flat.size))
+    flat[n] ^= 0x33 if flat.dtype.itemsize == 1 else 0x33333333
+    return fs.identify_quantizer(codes, scales, x, **more)
+
+
+def check_random_quantizer(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((int(rng.integers(4, 33)), 128)) * np.exp2(rng.integers(-5, 6))
+    x[int(rng.integers(x.shape[0])) :] *= 2.0 ** int(rng.integers(-3, 4))
+    if rng.integers(2):
+        x = np.rint(x * 64) / 64 + (np.abs(x).max(axis=1, keepdims=True) < 0.05)
+    x = x.astype(F32)
+    x[x == 0] = F32(0.25)
+    width = int(some(rng, (16, 32, 64, 128)))
+    make = some(rng, (random_integers, random_integers, random_mx, random_fp8, random_nvfp4, random_table))
+    codes, scales, more, truth = make(rng, x, width)
+    found = fs.identify_quantizer(codes, scales, x, **more)
+    assert found.rows, (truth, found)
+    for name, value in truth.items():
+        assert value in found.values(name), (name, value, found)
+    assert any(all(getattr(row, name) == value for name, value in truth.items()) for row in found.rows), (truth, found)
+    if rng.integers(4) == 0:
+        other = unknown(rng, codes, scales, more, x)
+        assert not other.names and not other.rows, (truth, other)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_quantizers(seed):
+    check_random_quantizer(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(10))
+def test_500_random_quantizers(part):
+    for seed in range(1000 + 50 * part, 1050 + 50 * part):
+        check_random_quantizer(seed)
+
+
+@pytest.mark.parametrize("clip", [0.9, 1.1])
+def test_a_scale_without_a_rule(clip):
+    """A clipping ratio: no rule is named, but the codes are."""
+    x = matrix(5)
+    scales = np.abs(blocks_of(x, 64)).max(axis=-1) * F32(clip) / F32(7)
+    codes = np.rint(blocks_of(x, 64) / scales[..., None]).clip(-8, 7).astype(np.int8).reshape(x.shape)
+    found = fs.identify_quantizer(codes, scales, x)
+    assert not found.names and found.scale == "no rule" and "x / scale" in found.values("factor")
+    assert "near: " in str(found) and json.loads(found.to_json())["rows"]
+
+
+# -- layouts and shapes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["gptq", "awq"])
+def test_transposed_layouts(layout):
+    x = matrix(6, (64, 128))
+    q = fs.quantize_blocks(x, "gptq", block=64)
+    zeros = fs.pack(q.zero_points.T, "gptq-zeros-v2" if layout == "gptq" else "awq")
+    found = fs.identify_quantizer(fs.pack(q.codes.T, layout), q.scales.values.T, x, zero_points=zeros)
+    assert (found.layout, found.block, found.zero_point) == (layout, "(1, 64)", "(max + min + 1) // 2")
+
+
+def test_codes_swapped_in_their_bytes():
+    x = matrix(7)
+    q = fs.quantize_blocks(x, "mxfp4")
+    swapped = q.codes.reshape(-1, 2)[:, ::-1].reshape(x.shape)
+    assert fs.identify_quantizer(swapped, q.scales, x, format="e2m1").layout.endswith("in the opposite order")
+
+
+@pytest.mark.parametrize(("block", "text"), [
+    ("tensor", "tensor"), ("row", "row"), ("column", "column"), (32, "(1, 32)"), ((16, 64), "(16, 64)"),
+])  # fmt: skip
+def test_blocks_follow_from_the_shape(block, text):
+    x = matrix(8)
+    q = fs.quantize_blocks(x, "int8", block=block, rule="full_range")
+    found = fs.identify_quantizer(q.codes, q.scales, x)
+    assert found.block == text and found.scale == "2 amax / (max - min)"
+
+
+def test_a_quantized_and_the_bytes_of_gguf():
+    x = matrix(9)
+    q = fs.quantize_blocks(x, "deepseek")
+    assert "DeepSeek FP8" in fs.identify_quantizer(q, None, x).names
+    blocks = fs.quantization.to_gguf(x, "q4_0")
+    assert fs.identify_quantizer(blocks, None, x, layout="q4_0").names == ("ggml Q4_0",)
+    assert fs.identify_quantizer(from_gguf(blocks, "q4_0"), None, x).names == ("ggml Q4_0",)
+    assert "Q4_0" in GGUF_TYPES
+
+
+def test_compare_conversion_names_the_quantizer():
+    x = matrix(10)
+    scheme = fs.quantization.Scheme("int4", 64)
+    scales = np.abs(blocks_of(x, 64)).max(axis=-1) / F32(8)
+    codes = np.rint(blocks_of(x, 64) / scales[..., None]).clip(-8, 7).astype(np.int8).reshape(x.shape)
+    q = Quantized(codes, fs.array(scales, "fp32"), scheme)
+    why = fs.testing.compare_conversion(q, x, scheme).explanation
+    assert why.startswith("another quantizer: ") and "scale = 'amax / -min'" in why
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "word"), [
+    (np.nan, "NaN"), (0.0, "zero"), (-1.0, "negative"), (np.inf, "infinite"),
+])  # fmt: skip
+def test_unusable_scales_are_named(value, word):
+    x = matrix(11)
+    q = fs.quantize_blocks(x, "int8", block=64)
+    scales = q.scales.values.astype(F32)
+    scales[3, 1] = -scales[3, 1] if value == -1 else value
+    found = fs.identify_quantizer(q.codes, scales, x)
+    assert f"1 of 128 scales are {word}; the first one is that of block [0, 3, 1]" in found.deviations
+    every = fs.identify_quantizer(q.codes, np.full_like(scales, value), x)
+    assert not every.names and f"128 of 128 scales are {word}" in str(every)
+
+
+def test_special_values_and_zeros():
+    x = matrix(12)
+    x[1, :64] = 0
+    q = fs.quantize_blocks(x, "int8", block=64)
+    y = x.copy()
+    y[2, 3], y[4, 70] = np.nan, np.inf
+    found = fs.identify_quantizer(q.codes, q.scales, y)
+    assert found.notes == ("2 blocks have NaN or infinity in x, and were not compared",
+                           "1 blocks of zeros, which were not compared, have the scale 1")  # fmt: skip
+    assert found.scale == "amax / max"
+    nothing = fs.identify_quantizer(np.zeros((4, 64), np.int8), np.ones((4, 1), F32), np.zeros((4, 64), F32))
+    assert nothing.notes[-1] == "no block can be compared" and not nothing.rows
+    for bad in (np.nan, 0.0, -1.0):
+        nv = fs.quantize_blocks(x, "nvfp4")
+        found = fs.identify_quantizer(nv.codes, nv.scales, x, tensor_scale=bad)
+        assert any("the scale of the tensor is" in each for each in found.deviations) and not found.names
+
+
+X = np.ones((4, 64), F32)
+BAD = [
+    ((np.zeros((4, 64), np.int8), np.ones((4, 3), F32), X), ValueError, "scales (4, 3) do not fit x (4, 64)"),
+    ((np.zeros((4, 63), np.int8), np.ones((4, 2), F32), X), ValueError, "codes (4, 63) of int8 do not fit x (4, 64)"),
+    ((np.zeros((4, 64), F32), np.ones((4, 2), F32), X), TypeError, "codes must be integers"),
+    ((np.full((4, 64), 300), np.ones((4, 2), F32), X), ValueError, "codes must be integers of at most 8 bits"),
+    ((np.zeros((4, 64), np.int8), np.ones((4, 2), np.int32), X), TypeError, "scales must be floats or bytes"),
+    ((np.zeros((4, 64), np.int8), None, X), ValueError, "scales=None"),
+    ((np.zeros((4, 0), np.int8), np.ones((4, 2), F32), X[:, :0]), ValueError, "no elements"),
+    ((np.zeros((4, 64), np.int8), np.ones((4, 2), F32), X.astype(int)), TypeError, "x "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), BAD)
+def test_errors(arguments, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        fs.identify_quantizer(*arguments)
+
+
+@pytest.mark.parametrize(("more", "error", "message"), [
+    ({"layout": "low-nibble"}, ValueError, "unknown layout='low-nibble'"),
+    ({"layout": "awq"}, ValueError, "in layout='awq'"),
+    ({"format": "int5000"}, ValueError, "int5000"),
+    ({"format": "e2m1"}, ValueError, "codes must be 0 to 15"),
+    ({"block": "rows"}, ValueError, "block must be"),
+    ({"block": 7}, ValueError, "do not fit"),
+    ({"block": (0, -1)}, ValueError, "block must"),
+    ({"zero_points": np.ones(3, int)}, ValueError, "zero_points (3,) do not have the shape of the scales, (4, 2)"),
+    ({"zero_points": np.full((4, 2), 0.5)}, TypeError, "zero_points must be integers"),
+    ({"tensor_scale": [1.0, 2.0]}, ValueError, "tensor_scale must be one number"),
+    ({"offsets": np.ones(3, F32)}, ValueError, "offsets (3,) do not have the shape"),
+    ({"scale_format": "e9m9"}, ValueError, "e9m9"),
+])  # fmt: skip
+def test_errors_of_keywords(more, error, message):
+    codes = np.full((4, 64), 99, np.int8)
+    with pytest.raises(error, match=re.escape(message)):
+        fs.identify_quantizer(codes, np.ones((4, 2), F32), X, **more)
+
+
+def test_random_arguments_never_crash():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        shape = tuple(int(n) for n in rng.integers(1, 40, int(rng.integers(0, 4))))
+        x = rng.standard_normal(shape).astype(F32)
+        kinds = (np.int8, np.uint8, np.int32, np.uint32)
+        size = tuple(int(n) for n in rng.integers(1, 40, int(rng.integers(0, 4)))) if rng.integers(2) else shape
+        codes = rng.integers(0, 16, size).astype(some(rng, kinds))
+        scales = rng.choice([0.0, 1.0, -1.0, np.nan, np.inf, 1e-45, 3e38], (*shape[:-1], 1) if shape else ())
+        try:
+            found = fs.identify_quantizer(codes, scales.astype(F32), x)
+        except (ValueError, TypeError) as error:
+            assert len(str(error)) > 20, error
+            continue
+        assert isinstance(str(found), str) and math.isfinite(len(found.refused))
