@@ -75,6 +75,7 @@ _HOMES = {
     ".arrays.call.options": "Context bind_context context get_context",
     ".arrays.events.record": "record scope",
     ".arrays.call.random_stream": "RandomStream",
+    ".arrays.call.random_sources": "PHILOX_ARRANGEMENTS Lfsr Philox RandomGenerator Threefry",
     ".arrays.array.float_array": "FloatArray from_codes load save",
     ".arrays.array.conversion": "array convert decode encode from_integer quantize to_integer",
     ".arrays.elementwise.projection": "project",
