@@ -111,6 +111,7 @@ _HOMES = {
     ".analysis.explain_operation": "ExplainedOperation explain_add explain_fma explain_multiply",
     ".analysis.exponent_histogram": "ExponentHistogram exponent_histogram",
     ".analysis.conversion_losses": "ConversionLosses conversion_losses",
+    ".analysis.random_bits": "RandomBitsBias random_bits_bias",
     ".analysis.survey.survey": "survey",
     ".analysis.sweeps": "SweepTable sweep",
     ".analysis.trace.trace": "trace",

@@ -437,3 +437,42 @@ ERRORS = [
 def test_errors(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+# -- the bias of few random bits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("source", "fmt", "bits"), [
+    ("fp16", "e4m3", 4), ("fp16", "e5m2", 8), ("fp16", "e4m3", 7), ("fp16", "e4m3", 9), ("fp32", "fp16", 8),
+])  # fmt: skip
+def test_bias_counts_every_draw_for_every_discarded_fraction(source, fmt, bits):
+    """The kernel rounds every number of one ulp by every draw: the fractions are those of the results."""
+    from fractions import Fraction
+
+    from floatsim.emulator.elementwise.pieces import NO_DRAWS
+    from floatsim.emulator.params import format_params, rounding_params
+    from floatsim_kernels.elementwise import loops
+
+    bias, (given, target) = fs.random_bits_bias(fmt, bits, source=source), (fs.as_format(source), fs.as_format(fmt))
+    discarded = given.precision - target.precision
+    assert bias.discarded_bits == discarded
+    one = int(fs.encode(1.0, given))
+    x = np.repeat(np.arange(one, one + (1 << discarded), dtype=np.uint64), 1 << bits)
+    draws = np.tile(np.arange(1 << bits, dtype=np.uint64), 1 << discarded)
+    params = rounding_params(fs.reference.RoundingAttributes(fs.Rounding.STOCHASTIC, random_bits=bits))
+    out, events = np.empty(x.size, np.uint64), np.empty(x.size, np.uint8)
+    loops.convert(
+        x, format_params(given), out, format_params(target), params, np.concatenate([NO_DRAWS, draws]), events
+    )
+    up = (out - np.uint64(int(fs.encode(1.0, target)))).reshape(-1, 1 << bits).sum(axis=1).tolist()
+    errors = [Fraction(n, 1 << bits) - Fraction(k, 1 << discarded) for k, n in enumerate(up)]
+    assert bias.mean == sum(errors) / len(errors)
+    assert bias.worst == min(errors) and max(errors) == 0
+    assert bias.never_up == Fraction(sum(n == 0 for n in up[1:]), len(up) - 1)
+
+
+def test_bias_refuses_a_narrow_source():
+    with pytest.raises(ValueError, match="source=FP16 does not hold every number of format=BF16; use a wider source"):
+        fs.random_bits_bias("bf16", 8, source="fp16")
+    with pytest.raises(ValueError, match="random_bits must be 1 to 64, not 65"):
+        fs.random_bits_bias("bf16", 65)
