@@ -20,6 +20,7 @@ from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
+from floatsim.analysis.random_bits import RandomBitsBias, random_bits_bias
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
 from floatsim.analysis.sweeps import SweepTable, sweep
@@ -31,6 +32,7 @@ from floatsim.arrays.array.types import (
     Values,
 )
 from floatsim.arrays.call.options import BackendName, Context, RoundingKeywords, bind_context, context, get_context
+from floatsim.arrays.call.random_sources import Lfsr, PHILOX_ARRANGEMENTS, Philox, RandomGenerator, Threefry
 from floatsim.arrays.call.random_stream import RandomStream, SeedLike
 from floatsim.arrays.elementwise.library_functions import FunctionKeywords, library_function
 from floatsim.arrays.elementwise.projection import project
@@ -60,24 +62,25 @@ __all__ = [
     "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "Converted", "DIVIDE_BY_ZERO", "E2M1", "E2M3",
     "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Epilogue", "Exact",
     "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass",
-    "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Neumaier", "NotDescribedError", "OVERFLOW",
-    "Overflow", "Pairwise", "Part", "Parts", "Permuted", "RandomStream", "Residue", "Rounding", "Sequential",
-    "Sklansky", "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Tininess",
-    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format",
-    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
-    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
-    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
-    "explain_plan", "explain_rounding", "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
-    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
-    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function",
-    "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum",
-    "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats", "negative",
-    "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
-    "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
-    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
-    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
-    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
-    "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Lfsr", "Neumaier", "NotDescribedError",
+    "OVERFLOW", "Overflow", "PHILOX_ARRANGEMENTS", "Pairwise", "Part", "Parts", "Permuted", "Philox", "RandomBitsBias",
+    "RandomGenerator", "RandomStream", "Residue", "Rounding", "Sequential", "Sklansky", "Specials", "SplitK", "Strided",
+    "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Threefry", "Tininess", "Tree", "UNDERFLOW", "Welford",
+    "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale",
+    "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh",
+    "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
+    "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
+    "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu",
+    "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "isfinite", "isinf",
+    "isnan", "issubnormal", "less", "less_equal", "library_function", "library_reduction", "library_sum", "load", "log",
+    "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum", "minimum_number",
+    "mish", "moments", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter", "njit", "norm",
+    "not_equal", "operators", "p3109", "plot", "power", "prod", "project", "quantization", "quantize",
+    "quantize_blocks", "random_bits_bias", "reciprocal", "record", "reference", "remainder", "reveal_order",
+    "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid",
+    "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh",
+    "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp",
+    "ulp_distance", "unordered", "var", "vdot",
 ]
 __version__: str
 

@@ -69,6 +69,11 @@ __all__ = ["FormatParams", "draw", "format_params", "init"]
 
 types: Any = numba_types
 
+_ROUNDING_DEFAULTS: dict[str, Any] = {
+    name: default for name, default in vars(RoundingAttributes()).items() if default is not None
+}
+"""The rounding attributes that compiled code takes, with their defaults: all but the generator of random bits."""
+
 # -- formats as data at run time ---------------------------------------------------------------------------------------
 
 
@@ -155,7 +160,7 @@ def _format_words(fmt: FloatFormat) -> tuple[int, ...]:
 def _rounding_words(attributes: RoundingAttributes) -> tuple[int, ...]:
     from floatsim.emulator.params import rounding_params
 
-    return tuple(int(word) for word in rounding_params(attributes))
+    return tuple(int(word) for word in rounding_params(attributes)[: len(_ROUNDING_DEFAULTS)])
 
 
 @with_keyword_hints
@@ -302,7 +307,7 @@ class _Arguments:
     def rounding(self) -> tuple[int | str, ...]:
         """Return the words of the rounding parameters, in the order of the fields of RoundingAttributes."""
         words: list[int | str] = []
-        for name, default in vars(RoundingAttributes()).items():
+        for name, default in _ROUNDING_DEFAULTS.items():
             value, kind = self[name], type(default)
             if value is _RUN_TIME:
                 self._check_type_of(name, kind)
@@ -390,7 +395,7 @@ def _understand(function: Any, names: Sequence[str], operation: Compiled, given:
             raise TypeError(f"{function.__name__}: {fmt.name} is a scale format, which has no arithmetic")
         rounding = arguments.rounding()
     else:
-        for name in vars(RoundingAttributes()):
+        for name in _ROUNDING_DEFAULTS:
             if arguments[name] is not None:
                 raise TypeError(
                     f"{name} is part of the format parameters; write fs.njit.format_params(..., {name}=...)"
@@ -447,8 +452,8 @@ def _format_of(words: tuple[int, ...]) -> FloatFormat:
 @functools.lru_cache(maxsize=256)
 def _attributes_of(words: tuple[int, ...]) -> RoundingAttributes:
     """Return the rounding attributes of rounding parameters."""
-    defaults = vars(RoundingAttributes())
-    return RoundingAttributes(**{name: type(x)(word) for (name, x), word in zip(defaults.items(), words, strict=True)})
+    named = zip(_ROUNDING_DEFAULTS.items(), words, strict=True)
+    return RoundingAttributes(**{name: type(x)(word) for (name, x), word in named})
 
 
 def _reference_result(

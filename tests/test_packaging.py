@@ -43,7 +43,9 @@ USES_NUMBA = {"njit.py"}
 
 ORDERS = {
     "arrays": "call < events < array < elementwise sums < array_functions library_reductions scaled_mm",
-    "emulator": "compile_notice params planning proofs < parallel unpack < elementwise < dispatch < sums < backend",
+    "emulator": (
+        "compile_notice params planning proofs < parallel random_draws unpack < elementwise < dispatch < sums < backend"
+    ),
     "testing": "answers quantizers < compare < bounds vectors < assertions identify < pytest_plugin strength",
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
 }

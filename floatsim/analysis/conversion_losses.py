@@ -126,7 +126,7 @@ def conversion_losses(
         "to_odd" or "stochastic". Default: the context's, which is "ties_to_even" unless changed.
     ftz : bool, optional
         Flush subnormal results to zero. Default: the context's, which is False unless changed.
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding.
 
     Returns

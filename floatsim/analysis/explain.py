@@ -13,6 +13,7 @@ from floatsim.arrays.call.options import RoundingOptions, resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format, html_name
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import INEXACT, INVALID, OVERFLOW, UNDERFLOW, Rounding
+from floatsim.reference.random_sources import source_draw
 
 __all__ = [
     "RULES",
@@ -183,7 +184,7 @@ def random_of(options: CallOptions) -> int:
     attributes = options.attributes
     if attributes.rounding is not Rounding.STOCHASTIC:
         return 0
-    return reference.draw(options.seed, options.offset, attributes.random_bits)
+    return source_draw(attributes.source, options.seed, options.offset, attributes.random_bits)
 
 
 def explain_number(

@@ -11,5 +11,6 @@ _HOMES = {
     ".call.options": "Context bind_context context get_context",
     ".events.record": "record scope",
     ".call.random_stream": "RandomStream",
+    ".call.random_sources": "PHILOX_ARRANGEMENTS Lfsr Philox RandomGenerator Threefry",
 }
 __getattr__, __dir__, __all__ = lazy_exports(__name__, _HOMES)

@@ -20,8 +20,10 @@ from floatsim_kernels.gemm import float32_counting as counting_loops
 from floatsim_kernels.gemm import float64 as float64_loops
 from floatsim_kernels.rounding import float32 as steps
 from floatsim_kernels.rounding import integer as integer_rounding
+from floatsim_kernels.rounding import random_sources
 
 from floatsim.formats import BF16, FP32, FloatFormat
+from floatsim.formats.random_source import RandomSource
 from floatsim.formats.rounding import Overflow, Rounding, RoundingAttributes, Tininess
 from floatsim.formats.value_sets import contains
 from floatsim.reference import NAN, Kind, Number, convert, decode, nan_result
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "carrier_rounding", "counting_rounding", "fast_float32_rounding", "float32_bits", "float32_rounding",
     "float64_rounding", "format_params", "order_params", "overflow_results", "pack", "rounding_params",
-    "scale_exponent", "unpack_params",
+    "scale_exponent", "source_params", "unpack_params",
 ]  # fmt: skip
 
 
@@ -79,7 +81,7 @@ def format_params(fmt: FloatFormat) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=256)
 def rounding_params(attributes: RoundingAttributes) -> NDArray[np.int64]:
-    """Return the parameters of a rounding for the integer kernels."""
+    """Return the parameters of a rounding for the integer kernels, those of its generator included."""
     fields = {
         "rounding": attributes.rounding.value,
         "overflow": attributes.overflow.value,
@@ -88,7 +90,30 @@ def rounding_params(attributes: RoundingAttributes) -> NDArray[np.int64]:
         "tiny_before": attributes.tininess.value,
         "random_bits": attributes.random_bits,
     }
-    return pack(integer_rounding.ROUNDING_FIELDS, fields, np.int64)
+    own = pack(integer_rounding.ROUNDING_FIELDS, fields, np.int64)
+    return _joined(own, source_params(attributes.source or RandomSource()))
+
+
+def _joined(*parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    params = np.concatenate(parts)
+    params.flags.writeable = False
+    return params
+
+
+@functools.lru_cache(maxsize=64)
+def source_params(source: RandomSource) -> NDArray[np.int64]:
+    """Return the parameters of a generator of random bits."""
+    fields = {
+        "generator": int(source.generator),
+        "per_counter": source.per_counter,
+        "first_counter": source.first_counter,
+        "low_bits": int(source.low_bits),
+        "rounds": source.rounds,
+        "width": source.width,
+        "taps": source.taps - (source.taps >> 63 << 64),  # the bits of an int64
+        "steps": source.steps,
+    }
+    return pack(random_sources.SOURCE_FIELDS, fields, np.int64)
 
 
 # -- what overflow becomes ---------------------------------------------------------------------------------------------

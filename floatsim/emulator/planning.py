@@ -14,6 +14,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from floatsim_kernels.runtime import cpu
 
+from floatsim.formats.random_source import RandomSource
+
 __all__ = ["CPU", "BasePlan", "Refusal", "Selection", "processor"]
 
 
@@ -98,17 +100,22 @@ class Selection(Generic[C]):
             self.allowed = before
 
     def choose(
-        self, case: Any, takes: Callable[[C], bool], names: frozenset[str] | None
+        self, case: Any, takes: Callable[[C], bool], names: frozenset[str] | None, source: RandomSource | None = None
     ) -> tuple[C, tuple[Refusal, ...]]:
         """Return the first candidate that does not refuse a case, and the refusals of those before it.
 
         `takes` returns whether a candidate is for cases of this kind; the others are not listed. `names` are the
-        candidates to use, or None for all.
+        candidates to use, or None for all. `source` is the generator that the case draws from: only the candidates that
+        never refuse have others than floatsim's own.
         """
         refused: list[Refusal] = []
         for candidate in filter(takes, self.candidates):
-            left_out = names is not None and candidate.name not in names
-            reason = "left out by `only`" if left_out else candidate.refusal(case)
+            if names is not None and candidate.name not in names:
+                reason: str | None = "left out by `only`"
+            elif source is not None and candidate.name not in self.always:
+                reason = "draws come from another generator than floatsim's own"
+            else:
+                reason = candidate.refusal(case)
             if reason is None:
                 return candidate, tuple(refused)
             refused.append(Refusal(candidate.name, reason))

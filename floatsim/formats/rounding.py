@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from floatsim.formats._enums import NamedEnum
 from floatsim.formats._hashing import hashed_once
 from floatsim.formats._validation import name_hint
+from floatsim.formats.random_source import RandomSource
 
 __all__ = [
     "ABSORBED", "DIVIDE_BY_ZERO", "EVENT_BITS", "FLAGS", "FLUSHED", "INEXACT", "INVALID", "OVERFLOW", "SUBNORMAL",
@@ -251,3 +252,5 @@ class RoundingAttributes:
     ftz: bool = False
     tininess: Tininess = Tininess.AFTER
     random_bits: int = 32
+    source: RandomSource | None = None
+    """The generator of the random bits; None is floatsim's own. Only stochastic roundings have another one."""

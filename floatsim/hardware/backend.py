@@ -27,6 +27,7 @@ from floatsim.accumulation import (
     settled,
 )
 from floatsim.accumulation.partition import is_dealt, partition
+from floatsim.arrays.call.draw_arrays import draws
 from floatsim.arrays.events import record as recording
 from floatsim.emulator import backend as emulator
 from floatsim.emulator.backend import __all__ as _operations
@@ -40,7 +41,6 @@ from floatsim.hardware.device import Device
 from floatsim.hardware.tables.compute_capability import architecture_of
 from floatsim.hardware.tables.ptx_matrix import find
 from floatsim.hardware.tables.ptx_scalar import find_scalar
-from floatsim.reference.random import draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,7 +138,9 @@ def elementwise(
     shape = np.broadcast_shapes(*(codes.shape for codes, _ in operands))
     flat = [np.ascontiguousarray(np.broadcast_to(codes, shape)).reshape(-1) for codes, _ in operands]
     if row.random_bits:
-        flat.append(draws(options.seed, options.offset, flat[0].size, row.random_bits))
+        generator = options.attributes.source
+        drawn = draws(generator, options.seed, options.offset, flat[0].size, row.random_bits)
+        flat.append(drawn.astype(np.uint32))
     results = _canonical(gpu.scalar(row, *flat), fmt).reshape(shape)
     return results, np.zeros(shape, np.uint8) if want_events else None
 

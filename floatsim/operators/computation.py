@@ -31,6 +31,7 @@ from floatsim.arrays.array.conversion import array, convert, read_floats
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.interop import stays_on_device
 from floatsim.arrays.call.options import Context, context, get_context, spell_out
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise import arithmetic, functions
 from floatsim.arrays.events.record import recording, scope
@@ -548,7 +549,7 @@ def computation(operator: str, x: Any, keywords: RecipeKeywords) -> Iterator[Com
     kind = Float64Computation if as_recipe(keywords.get("recipe", "fp32-inside")) is FLOAT64 else Computation
     current = kind(operator, x, keywords)
     with ExitStack() as stack:
-        if isinstance(seed := get_context().seed, int):
+        if isinstance(seed := get_context().seed, int | RandomGenerator):
             stack.enter_context(context(seed=RandomStream(seed)))
         if recording():
             stack.enter_context(scope(operator))

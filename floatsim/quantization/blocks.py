@@ -208,7 +208,7 @@ def quantize_blocks(
         The rounding mode of t to the format of the elements: "ties_to_even", "ties_to_away", "toward_zero",
         "toward_positive", "toward_negative", "to_odd" or "stochastic". Default: the context's. A lookup format has no
         rounding mode: t is assigned to the nearest number by thresholds.
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding. The draws belong to the flat index of the element.
     random_bits : int, optional
         The random bits of stochastic rounding, 1 to 64.

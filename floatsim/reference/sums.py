@@ -55,7 +55,8 @@ from floatsim.accumulation.tree_shape import TreeShape
 from floatsim.formats import FP32, TF32, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import ABSORBED, FLUSHED, INVALID, OVERFLOW, UNDERFLOW, Rounding, RoundingAttributes
-from floatsim.reference.random import Site, draw, split_seed
+from floatsim.reference.random import Site, split_seed
+from floatsim.reference.random_sources import source_draw
 from floatsim.reference.scalar import (
     Kind,
     Number,
@@ -517,7 +518,7 @@ class _Run:
     def random(self, attributes: RoundingAttributes, step: int, r: int) -> int:
         if attributes.rounding is not Rounding.STOCHASTIC:
             return 0
-        return draw(self.seed, self.call.index, attributes.random_bits, site=8 * step + r)
+        return source_draw(attributes.source, self.seed, self.call.index, attributes.random_bits, site=8 * step + r)
 
     def round(
         self, operation: Callable[..., Result], *operands: Operand, step: int, r: int, k: int = 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.training.policies.rules import Scaler, ScalingLike
 from floatsim.training.scaling.methods import as_scaling
 from floatsim.training.scaling.tensor_scaling import DelayedScaling
@@ -11,7 +12,7 @@ __all__ = ["Delayed", "start_scaling"]
 Delayed = DelayedScaling
 
 
-def start_scaling(scaling: ScalingLike, seed: int) -> Scaler:
+def start_scaling(scaling: ScalingLike, seed: int | RandomGenerator) -> Scaler:
     """Return the state of a scaling method in a new run.
 
     Parameters

@@ -32,7 +32,8 @@ PAGES: dict[str, tuple[str, str, str]] = {
     ),
     "settings": (
         "Settings and records", "floatsim",
-        ".arrays.call.options .arrays.events.record .arrays.call.random_stream .emulator.parallel",
+        ".arrays.call.options .arrays.events.record .arrays.call.random_stream "
+        ".arrays.call.random_sources .emulator.parallel",
     ),
     "numbers": (
         "Arrays and conversions", "floatsim",
@@ -55,8 +56,8 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "analysis": (
         "Analysis", "floatsim",
         ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.exponent_histogram "
-        ".analysis.conversion_losses .analysis.survey.survey .analysis.sweeps .analysis.trace.trace .operators.errors "
-        ".testing.identify.identification",
+        ".analysis.conversion_losses .analysis.random_bits .analysis.survey.survey .analysis.sweeps "
+        ".analysis.trace.trace .operators.errors .testing.identify.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),

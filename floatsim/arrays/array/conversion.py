@@ -39,6 +39,7 @@ from floatsim.formats._validation import name_hint
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import FLAGS, Rounding, RoundingAttributes
 from floatsim.formats.value_sets import contains
+from floatsim.reference.random_sources import source_draw
 
 __all__ = [
     "array", "as_float_array", "convert", "decode", "encode", "exact_number", "float_codes", "from_integer",
@@ -205,7 +206,8 @@ def _encode_exact(x: Exact, fmt: FloatFormat, options: CallOptions, argument: st
     for i, item in enumerate(x.flat):
         random = 0
         if attributes.rounding is Rounding.STOCHASTIC:
-            random = reference.draw(options.seed, (options.offset + i) % (1 << 64), attributes.random_bits)
+            index = (options.offset + i) % (1 << 64)
+            random = source_draw(attributes.source, options.seed, index, attributes.random_bits)
         code, happened = reference.convert(exact_number(item, argument, attributes.daz), fmt, attributes, random)
         codes.flat[i], events.flat[i] = code, happened
     return codes, events

@@ -154,7 +154,7 @@ class Summation(SummationKeywords, total=False):
         Read subnormal operands as zeros; return zero for tiny results.
     tininess : Tininess or str, optional
         When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding. An integer repeats the same draws at each call, a `fs.RandomStream` draws new
         ones.
     random_bits : int, optional

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from floatsim._warnings import warn
+from floatsim.arrays.call.random_sources import RandomGenerator, check_random_bits
 from floatsim.arrays.call.random_stream import RandomStream, SeedLike, checked_seed
 from floatsim.formats._validation import as_flag, as_index, name_hint
 from floatsim.formats.call import CallOptions
@@ -69,7 +70,14 @@ class Context:
     @cached_property
     def attributes(self) -> RoundingAttributes:
         """The attributes of a rounding under these defaults."""
-        return RoundingAttributes(self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits)
+        source = None
+        if self.rounding is Rounding.STOCHASTIC and isinstance(self.seed, RandomGenerator | RandomStream):
+            source = self.seed.source
+        if source is not None:
+            check_random_bits(source, self.random_bits)
+        return RoundingAttributes(
+            self.rounding, self.overflow, self.daz, self.ftz, self.tininess, self.random_bits, source
+        )
 
     @cached_property
     def plain_call(self) -> CallOptions:
@@ -87,21 +95,22 @@ class _SeedUse:
         self._calls = 0
         self._lock = threading.Lock()  # `bind_context` shares the block with other threads
 
-    def note(self, seed: int) -> None:
+    def note(self, seed: int | RandomGenerator) -> None:
         """Count one call; the second one warns."""
         with self._lock:
             self._calls += 1
             repeated = self._calls == 2
         if repeated:
+            given = f"fs.{seed}" if isinstance(seed, RandomGenerator) else seed
             warn(
-                f"a second stochastic call uses seed={seed} of the context and repeats the same random draws; "
-                f"fs.context(seed=fs.RandomStream({seed})) draws new ones at each call. To repeat the draws on "
-                f"purpose, pass seed={seed} to the call"
+                f"a second stochastic call uses seed={given} of the context and repeats the same random draws; "
+                f"fs.context(seed=fs.RandomStream({given})) draws new ones at each call. To repeat the draws on "
+                f"purpose, pass seed={given} to the call"
             )
 
 
 _SEED_USE: ContextVar[_SeedUse | None] = ContextVar("floatsim_seed_use", default=None)
-"""Of the context's seed; None where it is not an integer."""
+"""Of the context's seed; None where it advances."""
 
 
 def get_context() -> Context:
@@ -153,9 +162,9 @@ class RoundingOptions(RoundingKeywords, total=False):
         Read subnormal operands as zeros; return zero for tiny results.
     tininess : Tininess or str, optional
         When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding, which is an error without one. An integer repeats the same draws at each call,
-        a `fs.RandomStream` draws new ones.
+        a `fs.RandomStream` draws new ones. `fs.Philox`, `fs.Threefry` and `fs.Lfsr` draw the bits of other generators.
     random_bits : int, optional
         The random bits of a stochastic rounding, 1 to 64.
     offset : int, optional
@@ -271,7 +280,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
         Read subnormal operands as zeros; return zero for tiny results.
     tininess : Tininess or str
         When a result counts as tiny: "after" or "before" rounding.
-    seed : int or RandomStream
+    seed : int, generator or RandomStream
         The seed of stochastic rounding. A `fs.RandomStream` draws new random numbers at each call: use it for training
         and for all other repeated calls. An integer repeats the same draws at each call.
     random_bits : int
@@ -305,7 +314,7 @@ def context(**defaults: Unpack[Defaults]) -> Iterator[Context]:
     settled = _with(get_context(), dict(defaults), _CONTEXT_KEYWORDS)
     use = _SEED_USE.get()
     if defaults.get("seed") is not None:
-        use = _SeedUse() if isinstance(settled.seed, int) else None
+        use = None if isinstance(settled.seed, RandomStream) else _SeedUse()
     token, use_token = CURRENT_CONTEXT.set(settled), _SEED_USE.set(use)
     try:
         yield settled
@@ -402,4 +411,5 @@ def _resolve_context(
         seed = seed.next_seed()
     elif not own_draws and (use := _SEED_USE.get()) is not None:
         use.note(seed)
-    return CallOptions(settled.attributes, seed, offset, return_flags)
+    first = seed.seed if isinstance(seed, RandomGenerator) else seed
+    return CallOptions(settled.attributes, first, offset, return_flags)

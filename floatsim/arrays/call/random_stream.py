@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from typing import Any, TypeAlias
 
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.formats._validation import as_index
+from floatsim.formats.random_source import RandomSource
 
-__all__ = ["RandomStream", "SeedLike"]
+__all__ = ["RandomStream", "SeedLike", "checked_seed"]
 
 
-def checked_seed(seed: Any) -> int:
-    """Return the seed as an integer below 2**64. Raise TypeError or ValueError for other values."""
-    return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer or a RandomStream")
+def checked_seed(seed: Any) -> int | RandomGenerator:
+    """Return a generator, or an integer below 2**64. Raise TypeError or ValueError for other values."""
+    if isinstance(seed, RandomGenerator):
+        return seed
+    return as_index(seed, "seed", 0, (1 << 64) - 1, "an integer, a generator such as fs.Philox(42), or a RandomStream")
 
 
 class RandomStream:
@@ -25,8 +29,9 @@ class RandomStream:
 
     Parameters
     ----------
-    seed : int
-        The seed of the stream, 0 to 2**64 - 1.
+    seed : int or generator
+        The seed of the stream, 0 to 2**64 - 1. With `fs.Philox`, `fs.Threefry` or `fs.Lfsr`, each call gets a generator
+        of this kind with a seed of its own.
 
     Examples
     --------
@@ -37,7 +42,7 @@ class RandomStream:
     [449, 451, 451]
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | RandomGenerator) -> None:
         self.seed = checked_seed(seed)
         self.calls = 0
         self._lock = threading.Lock()
@@ -48,14 +53,20 @@ class RandomStream:
 
         with self._lock:
             self.calls += 1
-            return split_seed(self.seed, self.calls)
+            seed = self.seed if isinstance(self.seed, int) else self.seed.seed
+            return split_seed(seed, self.calls)
 
-    def __getstate__(self) -> tuple[int, int]:
+    @property
+    def source(self) -> RandomSource | None:
+        """The generator without its seed, or None for floatsim's own."""
+        return None if isinstance(self.seed, int) else self.seed.source
+
+    def __getstate__(self) -> tuple[int | RandomGenerator, int]:
         """Return seed and calls. A copy, or a pickle in another process, draws what this stream will draw next."""
         with self._lock:
             return self.seed, self.calls
 
-    def __setstate__(self, state: tuple[int, int]) -> None:
+    def __setstate__(self, state: tuple[int | RandomGenerator, int]) -> None:
         self.seed, self.calls = state
         self._lock = threading.Lock()
 
@@ -63,4 +74,4 @@ class RandomStream:
         return f"RandomStream({self.seed}), {self.calls} calls"
 
 
-SeedLike: TypeAlias = int | RandomStream
+SeedLike: TypeAlias = int | RandomGenerator | RandomStream

@@ -9,11 +9,11 @@ import numpy as np
 
 from floatsim.arrays.array.conversion import array
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.draw_arrays import draws
 from floatsim.arrays.call.options import resolve
 from floatsim.formats import FP64, FloatFormat, FormatLike, as_format, p3109
 from floatsim.formats._validation import with_keyword_hints
 from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, RoundingLike
-from floatsim.reference import draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,7 +166,7 @@ def project(
     stochastic : "A", "B" or "C"
         The draft's rule of stochastic rounding, with N random bits. The discarded fraction is cut to N bits (A, the
         rule of `fs.encode`), rounded to N bits with ties up (B), or rounded to N bits with ties to even (C).
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding. The draws are those of `fs.encode`.
     random : array_like of int, optional
         The random integers R in place of a seed, from 0 to 2**random_bits - 1. They broadcast to the shape of x.
@@ -214,7 +214,8 @@ def project(
         if random is not None:
             drawn = _checked_random(random, exact.shape, bits)
         else:
-            drawn = draws(options.seed, 0, exact.size, bits).reshape(exact.shape).astype(np.uint64)
+            source = options.attributes.source
+            drawn = draws(source, options.seed, 0, exact.size, bits).reshape(exact.shape).astype(np.uint64)
     magnitudes = np.where(np.isfinite(exact), np.abs(exact), 0.0)
     near = _neighbours(magnitudes, named)
     codes = near.codes + _goes_away(near, exact < 0, mode, drawn, bits, stochastic)

@@ -102,7 +102,7 @@ def _resolved(
     if draws and options.attributes.rounding is not Rounding.STOCHASTIC:
         # the stochastic rounding needs a seed, even if the other roundings of the call are not stochastic
         seeded = resolve({**keywords, "rounding": Rounding.STOCHASTIC})
-        options = replace(seeded, attributes=options.attributes)
+        options = replace(seeded, attributes=replace(options.attributes, source=seeded.attributes.source))
     final = options.attributes if direction is None else replace(options.attributes, rounding=direction)
     fmt = accumulation.result_format if asked is None else asked
     converts = fmt != accumulation.result_format or final.overflow is Overflow.SATURATE_FINITE

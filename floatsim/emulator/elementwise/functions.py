@@ -24,6 +24,7 @@ from floatsim.emulator.proofs import enclosed_in_float64, one_float64_rounds_to_
 from floatsim.formats import FP32, FP64
 from floatsim.formats.rounding import DIVIDE_BY_ZERO, INVALID, RoundingAttributes
 from floatsim.reference import functions as exact
+from floatsim.reference.random_sources import source_draw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -179,7 +180,8 @@ def _settle(
     inverse, drawn = np.arange(len(rows)), [0] * len(rows)
     if case.draws:
         seed, first = draws.tolist()
-        drawn = [reference.draw(seed, (first + i) % (1 << 64), attributes.random_bits) for i in places.tolist()]
+        source, bits = attributes.source, attributes.random_bits
+        drawn = [source_draw(source, seed, (first + i) % (1 << 64), bits) for i in places.tolist()]
     else:
         rows, inverse = np.unique(rows, axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)

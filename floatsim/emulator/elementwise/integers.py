@@ -15,6 +15,7 @@ from floatsim.emulator.elementwise.kernel import Cut, Kernel, PlanPart, Run
 from floatsim.emulator.elementwise.operations import Family
 from floatsim.emulator.elementwise.pieces import NO_DRAWS, Array, Arrays, Events, draws_of, flattened, in_pieces
 from floatsim.emulator.params import format_params, rounding_params
+from floatsim.emulator.random_draws import with_draws
 from floatsim.formats import FP64, FloatFormat
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, RoundingAttributes
@@ -61,7 +62,8 @@ def _loop_of(case: Case) -> Run:
             read += x.astype(dtype, copy=False), source
         written = out if out.dtype == dtype else np.empty(out.size, dtype)
         happened = np.empty(out.size, np.uint8) if events is None else events
-        loop(*read, *numbers, written, params, rounding, draws, happened)
+        drawn = with_draws(draws, out.size, case.attributes)
+        loop(*read, *numbers, written, params, rounding, drawn, happened)
         if written is not out:
             out[...] = written
 
@@ -109,7 +111,7 @@ def _write_below_zero(
 
 def _each(
     title: str, loop: Callable[..., Any], operands: list[Array], shape: tuple[int, ...], dtype: Any,
-    draws: Seeds = NO_DRAWS,
+    options: CallOptions | None = None,
 ) -> tuple[Array, Events]:  # fmt: skip
     """Return (results, events) of `loop(*operands, results, events, draws)` for operands that broadcast to a shape."""
     flat = [flattened(x, shape, x.dtype.newbyteorder("=")) for x in operands]
@@ -117,9 +119,10 @@ def _each(
 
     def run(cut: Arrays, written: Array, draws: Seeds) -> None:
         *read, happened = cut
-        loop(*read, written, happened, draws)
+        drawn = draws if options is None else with_draws(draws, written.size, options.attributes)
+        loop(*read, written, happened, drawn)
 
-    in_pieces(title, run, [*flat, events], out, draws)
+    in_pieces(title, run, [*flat, events], out, NO_DRAWS if options is None else draws_of(options))
     return out.reshape(shape), events.reshape(shape)
 
 
@@ -129,7 +132,7 @@ def scalb(codes: Codes, fmt: FloatFormat, n: NDArray[np.int64], options: CallOpt
     return _each(
         "scalb", lambda x, n, out, events, draws: loops.scalb(x, params, n, out, params, rounding, draws, events),
         [codes, n.astype(np.int64, copy=False)], np.broadcast_shapes(codes.shape, n.shape), fmt.code_dtype,
-        draws_of(options),
+        options,
     )  # fmt: skip
 
 
@@ -151,7 +154,7 @@ def to_integer(
     out, events = _each(
         "to_integer",
         lambda x, out, events, draws: loops.to_integer(x, params, *ends, out, rounding, draws, events),
-        [codes], codes.shape, np.uint64, draws_of(options),
+        [codes], codes.shape, np.uint64, options,
     )  # fmt: skip
     # ml_dtypes casts from signed integers
     return (out.view(np.int64) if dtype.kind == "V" else out).astype(dtype), events
@@ -165,7 +168,7 @@ def from_integer(n: NDArray[np.integer[Any]], fmt: FloatFormat, options: CallOpt
     rounded, events = _each(
         "from_integer",
         lambda signs, x, out, events, draws: loops.from_integer(signs, x, out, params, rounding, draws, events),
-        [negative, np.where(negative, np.uint64(0) - bits, bits)], n.shape, fmt.code_dtype, draws_of(options),
+        [negative, np.where(negative, np.uint64(0) - bits, bits)], n.shape, fmt.code_dtype, options,
     )  # fmt: skip
     if _cuts_negative(fmt):
         _write_below_zero(rounded, events, -negative.astype(np.float64), fmt, options.attributes)

@@ -56,6 +56,7 @@ def _plan(case: Case, names: frozenset[str] | None) -> Plan:
         parts.append(_plan(part, ELEMENTWISE.always.union(only) if only else names))
         return parts[-1]
 
-    candidate, refused = ELEMENTWISE.choose(case, lambda each: case.operation.family in each.takes, names)
+    source = case.attributes.source if case.draws else None
+    candidate, refused = ELEMENTWISE.choose(case, lambda each: case.operation.family in each.takes, names, source)
     kernel = candidate.kernel(case, plan_part)
     return Plan(case, candidate.name, kernel, refused, tuple(parts))

@@ -66,6 +66,7 @@ def _plan(case: Case, names: frozenset[str] | None) -> Plan:
         parts.append(_plan(part, names))
         return parts[-1]
 
-    candidate, refused = SUMS.choose(case, lambda each: isinstance(case.accumulation, each.takes), names)
+    source = case.rounding.source if case.draws else None
+    candidate, refused = SUMS.choose(case, lambda each: isinstance(case.accumulation, each.takes), names, source)
     kernel = candidate.kernel(case, plan_part)
     return Plan(case, candidate.name, kernel, refused, tuple(parts))

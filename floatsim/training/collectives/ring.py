@@ -158,7 +158,7 @@ def all_reduce(
     overflow : Overflow or str, optional
         The overflow policy. Default: "saturate_finite" for formats of at most 8 bits, otherwise the context's. It is
         that of the operations: infinities of x stay if x has the format of the wire, and saturate if it is rounded.
-    seed : int or RandomStream, optional
+    seed : int, generator or RandomStream, optional
         The seed of stochastic rounding. Every hop draws new numbers, also with an integer. Default: the context's.
 
     Returns

@@ -14,10 +14,11 @@ from floatsim.accumulation.evidence import Fact, check_compared, optional_versio
 from floatsim.arrays.array.conversion import convert
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.call.options import Context, context, get_context
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise.arithmetic import add, subtract
 from floatsim.formats import BF16, FP16, FP32, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_flag, as_index, as_real, name_hint, with_keyword_hints
+from floatsim.formats._validation import as_flag, as_real, name_hint, with_keyword_hints
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.quantization.scheme import SchemeLike
 from floatsim.training.optimizers.evidence import EVIDENCE
@@ -118,8 +119,8 @@ class Optimizer:
     kahan : bool
         Whether each weight has a compensation in its format: y = d - c; t = w + y; c = (t - w) - y; w = t, where d is
         the change of the weight w, rounded to its format. Each operation is rounded, ties to even.
-    seed : int
-        The seed of stochastic rounding.
+    seed : int or generator
+        The seed of stochastic rounding: an integer, or `fs.Philox`, `fs.Threefry` or `fs.Lfsr`.
     recipe : str, optional
         How PyTorch 2.11 updates tensors on a GPU: "cuda" (one tensor after the other, foreach=False), "cuda-foreach"
         (its default) or "cuda-fused" (fused=True). For FP32, BF16 and FP16, in SGD, Adam and AdamW. A recipe fixes all
@@ -177,7 +178,7 @@ class Optimizer:
     weight_rounding: RoundingLike = "ties_to_even"
     rounding: str = "line"
     kahan: bool = False
-    seed: int = 0
+    seed: int | RandomGenerator = 0
     recipe: str | None = None
     device: str | None = None
     version: str | None = None
@@ -199,7 +200,7 @@ class Optimizer:
         if self.kahan and self._mode is not Rounding.TIES_TO_EVEN:
             mode = self._mode.name.lower()
             raise ValueError(f"kahan=True and weight_rounding={mode!r} exclude each other; use 'ties_to_even'")
-        self._stream = RandomStream(as_index(self.seed, "seed", 0, (1 << 64) - 1))
+        self._stream = RandomStream(self.seed)
         self._lines = Arithmetic(self.rounding)
         if self.recipe is not None:
             self._check_recipe(self.recipe)

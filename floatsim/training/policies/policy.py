@@ -15,8 +15,10 @@ from typing import Any
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
 from floatsim.accumulation.gpu_libraries import known_device
+from floatsim.arrays.call.random_sources import RandomGenerator
+from floatsim.arrays.call.random_stream import checked_seed
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import as_index, name_hint
+from floatsim.formats._validation import name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import SchemeLike
@@ -175,8 +177,8 @@ class Policy:
         `floatsim.training.policies.arithmetic.Arithmetic`.
     loss_scale : float or str
         The loss scaling that belongs to the policy: a number, or "dynamic".
-    seed : int
-        The seed of all random draws.
+    seed : int or generator
+        The seed of all random draws: an integer, or `fs.Philox`, `fs.Threefry` or `fs.Lfsr`.
     device : str
         The GPU whose kernels carry out the operations, for `ft.emulate`: "h200". Their orders of sums, functions and
         casts replace `accumulate`. Default: none.
@@ -218,7 +220,7 @@ class Policy:
     weight_rounding: RoundingLike = "ties_to_even"
     update: str = "line"
     loss_scale: float | str = 1.0
-    seed: int = 0
+    seed: int | RandomGenerator = 0
     device: str = ""
     name: str = ""
     source: str = ""
@@ -239,7 +241,7 @@ class Policy:
             rounding=as_member(Rounding, self.rounding, "rounding"),
             weight_rounding=as_member(Rounding, self.weight_rounding, "weight_rounding"),
             loss_scale=_loss_scale(self.loss_scale),
-            seed=as_index(self.seed, "seed", 0, (1 << 64) - 1),
+            seed=checked_seed(self.seed),
             device=self.device and known_device(self.device),
         )
         if self.update not in ROUNDINGS:

@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkabl
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import name_hint
 
@@ -104,7 +105,7 @@ class Scaling(Protocol):
     CurrentScaling(epsilon=0.0, power_of_two=False)
     """
 
-    def start(self, seed: int) -> Scaler:
+    def start(self, seed: int | RandomGenerator) -> Scaler:
         """Return the state of a new run. `seed` is for random signs and stochastic rounding."""
 
 

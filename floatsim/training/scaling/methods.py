@@ -17,6 +17,7 @@ import numpy as np
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise.arithmetic import multiply
 from floatsim.arrays.sums.products import matmul
@@ -93,7 +94,7 @@ class BlockScaling:
         object.__setattr__(self, "weight_scheme", replace(as_scheme(weights), block=(self.block, self.block)))
         object.__setattr__(self, "order", as_name(self.order, ORDERS, "order"))
 
-    def start(self, seed: int = 0) -> BlockScaler:
+    def start(self, seed: int | RandomGenerator = 0) -> BlockScaler:
         """Return the state of a run. The scales of blocks have none."""
         return BlockScaler(self)
 
@@ -179,7 +180,7 @@ class MXScaling:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", as_name(self.rule, ("floor", "rceil", "ceil", "even"), "rule"))
 
-    def start(self, seed: int = 0) -> MXScaler:
+    def start(self, seed: int | RandomGenerator = 0) -> MXScaler:
         """Return the state of a run. MX has none."""
         return MXScaler(self)
 
@@ -248,7 +249,7 @@ class NVFP4Scaling:
         as_flag(self.transform, "transform")
         as_flag(self.stochastic, "stochastic")
 
-    def start(self, seed: int = 0) -> NVFP4Scaler:
+    def start(self, seed: int | RandomGenerator = 0) -> NVFP4Scaler:
         """Return the state of a run: the stream of random numbers of stochastic rounding."""
         return NVFP4Scaler(self, RandomStream(seed))
 

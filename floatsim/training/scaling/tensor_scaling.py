@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from floatsim.accumulation import AccumulationLike
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.elementwise.arithmetic import divide, multiply
 from floatsim.arrays.sums.products import matmul
 from floatsim.formats import FP32, FloatFormat, FormatLike, as_format
@@ -172,7 +173,7 @@ class CurrentScaling:
     epsilon: float = 0.0
     power_of_two: bool = False
 
-    def start(self, seed: int = 0) -> CurrentScaler:
+    def start(self, seed: int | RandomGenerator = 0) -> CurrentScaler:
         """Return the state of a run. Current scaling has none."""
         return CurrentScaler(self)
 
@@ -293,7 +294,7 @@ class DelayedScaling:
         limit = np.float32(as_format(format).max) * np.float32(2.0**-self.margin)
         return DelayedState(history, float(np.minimum(_quotient(limit, amax), _FP32_MAX)))
 
-    def start(self, seed: int = 0) -> DelayedScaler:
+    def start(self, seed: int | RandomGenerator = 0) -> DelayedScaler:
         """Return the state of a run, without any history."""
         return DelayedScaler(self)
 

@@ -1,7 +1,8 @@
 """Loops over arrays of codes: any format, any rounding, with events, one element after the other.
 
 All arrays are one-dimensional, contiguous and of equal length. Codes are unsigned integers, `events` is uint8. `draws`
-holds (seed, offset) as uint64: element i takes the draw of index offset + i.
+holds (seed, offset) as uint64: element i takes the draw of index offset + i. Draws of another generator follow these
+two, one for each element.
 """
 
 import numpy as np
@@ -12,12 +13,15 @@ from ..runtime.jit import inline, kernel
 from . import scalar_ops as op
 
 SITE = np.uint64(0)
+SEED_FIELDS = 2
 
 
 @inline
 def random_of(m, draws, i):
     """The random bits of element i, 0 for deterministic rounding modes."""
     if m[ROUNDING] == STOCHASTIC:
+        if draws.size > SEED_FIELDS:
+            return draws[SEED_FIELDS + i]
         return draw(draws[0], SITE, draws[1] + np.uint64(i), m[RANDOM_BITS])
     return U0
 

@@ -39,6 +39,7 @@ from ..rounding.integer import (
     ROUNDING,
     SIGN,
     SIGNALING_NAN,
+    SOURCE,
     STOCHASTIC,
     TOWARD_NEGATIVE,
     U0,
@@ -51,7 +52,8 @@ from ..rounding.integer import (
     right,
     rounding_fields,
 )
-from ..rounding.random import draw_key, draw_of_keys
+from ..rounding.random import draw_key
+from ..rounding.random_sources import GENERATOR, TRIPLE32, draw_at, source_fields
 from ..runtime.intrinsics import leading_zeros, zero_array
 from ..runtime.jit import inline, kernel_of
 
@@ -89,8 +91,13 @@ def length_of(start, stop, step):
 
 
 @inline
-def keys_of(m, seed, step, r, block):
-    """The keys of the draws at site 8 * step + r, for indices of one block of 2**32."""
+def keys_of(m, source, seed, step, r, block):
+    """The keys of the draws at site 8 * step + r, for indices of one block of 2**32.
+
+    Those of another generator are the seed and the site.
+    """
+    if source[GENERATOR] != TRIPLE32:
+        return seed, np.uint64(8 * step + r)
     site = np.uint64(2 * (8 * step + r))
     second_key = draw_key(seed, site + U1, block) if m[RANDOM_BITS] > 32 else U0
     return draw_key(seed, site, block), second_key
@@ -185,7 +192,7 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
     do not run where t is infinite or NaN; with `clears`, comp then becomes zero.
     """
     fa, f_sum = format_fields(fa), format_fields(f)
-    daz, rounds = m[DAZ], fp[P] != 0
+    daz, rounds, source = m[DAZ], fp[P] != 0, source_fields(m, SOURCE)
     columns = b.shape[2]
     state = zero_array((S + 1, columns), np.uint64)
     s_is_larger = zero_array(columns, np.bool_)
@@ -239,8 +246,8 @@ def in_order(passes, closing, clears, a, fa, b, fb, out, f, m, fp, mp, ranges, s
                                 element = base + j * index[3]
                                 if element >> 32 != block:
                                     block = element >> 32
-                                    key, second_key = keys_of(mr, seeds[part], step, r, np.uint64(block))
-                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(mr, source, seeds[part], step, r, np.uint64(block))
+                                random = draw_at(source, key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
                             if adds:
                                 s_is_larger[j] = at_least(x, y)
@@ -287,7 +294,7 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
     floatsim/accumulation/trees.py), which holds at most `depth` values at a time. r: 0 of a product at its own step, 1
     of the n-th addition at step n. A single term is rounded as addition 0.
     """
-    fa, daz, rounds = format_fields(fa), m[DAZ], fp[P] != 0
+    fa, daz, rounds, source = format_fields(fa), m[DAZ], fp[P] != 0, source_fields(m, SOURCE)
     columns = b.shape[2]
     stack = zero_array((depth, columns), np.uint64)
     leaf = zero_array(depth, np.int64)  # k + 1 of a term, 0 for a sum
@@ -331,8 +338,10 @@ def tree(a, fa, b, fb, out, f, m, fp, mp, ranges, seeds, index, where, counts, f
                                 if element >> 32 != block:
                                     block = element >> 32
                                     site_step = adds if r else step
-                                    key, second_key = keys_of(mr, seeds[part], site_step, min(r, 1), np.uint64(block))
-                                random = draw_of_keys(key, second_key, np.uint64(element), mr[RANDOM_BITS])
+                                    key, second_key = keys_of(
+                                        mr, source, seeds[part], site_step, min(r, 1), np.uint64(block)
+                                    )
+                                random = draw_at(source, key, second_key, np.uint64(element), mr[RANDOM_BITS])
                             code, events = rounded_sum(x, y, fr, mr, random)
                             if not single_operand and events & INEXACT:
                                 events |= absorbed(code, x, y, fr) | absorbed(code, y, x, fr)
@@ -421,6 +430,7 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
     `limbs` is scratch for every sum of fewer than 2**31 terms, 32 bits each, in units of 2**weight. It has at least
     four limbs below the last bit of any term. Step 0, r = 1.
     """
+    source = source_fields(m, SOURCE)
     fa, f, m = format_fields(fa), format_fields(f), rounding_fields(m)
     daz, has_c = m[DAZ], np.int64(c.size > 0)
     for part in range(ranges.shape[0]):
@@ -469,8 +479,8 @@ def exact(a, fa, b, fb, out, f, m, ranges, seeds, index, where, counts, first, l
                     random = U0
                     if m[ROUNDING] == STOCHASTIC:
                         element = index[0] + n * index[1] + i * index[2] + j * index[3]
-                        key, second_key = keys_of(m, seeds[part], 0, 1, np.uint64(element >> 32))
-                        random = draw_of_keys(key, second_key, np.uint64(element), m[RANDOM_BITS])
+                        key, second_key = keys_of(m, source, seeds[part], 0, 1, np.uint64(element >> 32))
+                        random = draw_at(source, key, second_key, np.uint64(element), m[RANDOM_BITS])
                     code, events = rounded_sum(x, y, f, m, random)
                     if np.int64(code) == f[NAN]:
                         events |= NEW_NAN

@@ -36,13 +36,14 @@ from ..rounding.integer import (
     QUIET_NAN,
     RANDOM_BITS,
     ROUNDING,
+    SOURCE,
     STOCHASTIC,
     U0,
     format_fields,
     rounding_fields,
     unpack,
 )
-from ..rounding.random import draw_of_keys
+from ..rounding.random_sources import draw_at, source_fields
 from ..runtime.intrinsics import zero_array
 from ..runtime.jit import inline, kernel_of
 
@@ -85,6 +86,7 @@ _COUNTS, _FIRST = numba.types.Array(numba.int64, 1, "C"), numba.types.Array(numb
 )  # fmt: skip
 def running_sums(passes, clears, x, fx, out, f, m, seed, counts, first):
     """out[k] is the sum of the terms 0 to k, from +0. `clears`: comp becomes zero with an infinite or NaN t."""
+    source = source_fields(m, SOURCE)
     fx, f, m = format_fields(fx), format_fields(f), rounding_fields(m)
     daz, compensated = m[DAZ], passes.shape[0] > 1
     final = passes[passes.shape[0] - 1, 3]
@@ -111,8 +113,8 @@ def running_sums(passes, clears, x, fx, out, f, m, seed, counts, first):
                 if m[ROUNDING] == STOCHASTIC:
                     if j >> 32 != block:
                         block = j >> 32
-                        key, second_key = keys_of(m, seed, step + passes[p, 5], r, np.uint64(block))
-                    random = draw_of_keys(key, second_key, np.uint64(j), m[RANDOM_BITS])
+                        key, second_key = keys_of(m, source, seed, step + passes[p, 5], r, np.uint64(block))
+                    random = draw_at(source, key, second_key, np.uint64(j), m[RANDOM_BITS])
                 code, events = rounded_sum(left, right, f, m, random)
                 if adds:
                     s_is_larger[j] = at_least(left, right)
@@ -144,6 +146,7 @@ def rounded_product(x, fx, y, fy, f, m, daz, random):
 )  # fmt: skip
 def running_products(x, fx, start, fs, out, f, m, seed, base, counts, first):
     """acc = round(acc * x), from start (1, cells) of format fs; out (1, cells) is the last product. r: 1."""
+    source = source_fields(m, SOURCE)
     fx, fs, f, m = format_fields(fx), format_fields(fs), format_fields(f), rounding_fields(m)
     for step in range(x.shape[0]):
         block, key, second_key = np.int64(-1), U0, U0
@@ -155,8 +158,8 @@ def running_products(x, fx, start, fs, out, f, m, seed, base, counts, first):
                 element = base + j
                 if element >> 32 != block:
                     block = element >> 32
-                    key, second_key = keys_of(m, seed, step, 1, np.uint64(block))
-                random = draw_of_keys(key, second_key, np.uint64(element), m[RANDOM_BITS])
+                    key, second_key = keys_of(m, source, seed, step, 1, np.uint64(block))
+                random = draw_at(source, key, second_key, np.uint64(element), m[RANDOM_BITS])
             code, events, was_nan = rounded_product(old, old_format, x[step, j], fx, f, m, m[DAZ], random)
             if np.int64(code) == f[NAN] and not was_nan:
                 events |= NEW_NAN
@@ -180,6 +183,7 @@ def tree_products(x, fx, order, merges, depth, fone, out, f, m, seed, base, coun
 
     A single term is multiplied by 1, of format fone. out: (1, cells). r: 1 of the n-th multiplication at step n.
     """
+    source = source_fields(m, SOURCE)
     fx, fone, f, m = format_fields(fx), format_fields(fone), format_fields(f), rounding_fields(m)
     columns = x.shape[1]
     stack = zero_array((depth, columns), np.uint64)
@@ -203,8 +207,8 @@ def tree_products(x, fx, order, merges, depth, fone, out, f, m, seed, base, coun
                     element = base + j
                     if element >> 32 != block:
                         block = element >> 32
-                        key, second_key = keys_of(m, seed, multiplications, 1, np.uint64(block))
-                    random = draw_of_keys(key, second_key, np.uint64(element), m[RANDOM_BITS])
+                        key, second_key = keys_of(m, source, seed, multiplications, 1, np.uint64(block))
+                    random = draw_at(source, key, second_key, np.uint64(element), m[RANDOM_BITS])
                 code, events, a_nan = rounded_product(a, f_x, b, f_y, f, m, m[DAZ], random)
                 if np.int64(code) == f[NAN]:
                     b_nan = unpack(b, f_y, m[DAZ])[0] >= QUIET_NAN

@@ -28,6 +28,8 @@ P, EMIN, MAX, INF, NAN, SIGN, QUIET, SIGNED_ZERO, SCALE = range(9)
 
 ROUNDING_FIELDS = ("rounding", "overflow", "daz", "ftz", "tiny_before", "random_bits")
 ROUNDING, OVERFLOW, DAZ, FTZ, TINY_BEFORE, RANDOM_BITS = range(6)
+SOURCE = 6
+"""The index of the first field of the generator (random_sources.py), which stand behind these in a vector."""
 
 TIES_TO_EVEN, TIES_TO_AWAY, TOWARD_ZERO, TOWARD_POSITIVE, TOWARD_NEGATIVE, TO_ODD, STOCHASTIC = range(7)
 TO_INFINITY, SATURATE_FINITE, SATURATE_PROPAGATE = range(3)
