@@ -15,6 +15,7 @@ from floatsim.formats import (
     E4M3,
     E5M2,
     E8M0,
+    FP16,
     FP32,
     FP64,
     FloatFormat,
@@ -392,6 +393,8 @@ SCHEMES: dict[str, Scheme] = {
     "dynamic8": _DYNAMIC8,
     "llm_int8": Scheme(INT8, (1, None), FP32, "absmax", "multiplier"),
     "gptq": Scheme(UINT4, (1, 128), FP32, "full_range"),
+    "awq": Scheme(UINT4, (1, 128), FP16, "asymmetric"),
+    "w8a8": Scheme(INT8, (1, None), FP32, "absmax"),
 }
 """Named schemes. The page "Quantization" of the documentation names their sources.
 
@@ -401,6 +404,18 @@ SCHEMES: dict[str, Scheme] = {
 """
 
 SchemeLike: TypeAlias = "Scheme | ElementFormatLike"
+
+_WEIGHTS_ONLY = "it names bits of weights and activations; the schemes of weights are 'awq', 'gptq' and 'nf4'"
+_NO_SCHEMES: dict[str, str] = {
+    r"i?q\d_.+|tq\d_.+": "it is a type of GGUF files; fs.quantization.to_gguf(x, {name!r}) quantizes to it",
+    r"w4a16(_.+)?|w[2348]a(16|32)(_.+)?": _WEIGHTS_ONLY,
+    r"w4a4|w4a8": "it names bits of weights and activations; quantize each with its scheme, such as 'int4' and 'w8a8'",
+    r"smooth_?quant|llm_int8_.+": "it is a method for two operands; fs.training.Gemm('int8', scaling='row') multiplies "
+    "with INT8 operands, and 'w8a8' is the scheme of each",
+    r"hqq|quarot|spinquant|autoround|signround|qat": "it is a method that searches for scales or codes, no scheme; "
+    "fs.best_scale searches for scales",
+}
+"""Names that users type for what is no scheme: a pattern, and what to use."""
 
 
 def as_scheme(x: SchemeLike) -> Scheme:
@@ -435,6 +450,9 @@ def as_scheme(x: SchemeLike) -> Scheme:
         name = x.strip().lower().replace("-", "_").replace(".", "_")
         if name in SCHEMES:
             return SCHEMES[name]
+        for pattern, hint in _NO_SCHEMES.items():
+            if re.fullmatch(pattern, name):
+                raise ValueError(f"{x!r} is no scheme: {hint.format(name=name)}")
         try:
             return Scheme(as_element_format(x))
         except ValueError as error:
