@@ -12,7 +12,7 @@ _HOMES = {
         "INT2 INT3 INT4 INT5 INT6 INT7 INT8 MXINT8 TERNARY UINT2 UINT3 UINT4 UINT5 UINT6 UINT7 UINT8 IntegerFormat"
     ),
     ".lookup": "BINARY BNB_FP4 DYNAMIC8 DYNAMIC8_UNSIGNED NF4 LookupFormat",
-    ".scheme": "SCHEMES Scheme as_element_format as_scheme",
+    ".scheme": "SCHEMES UE5M3 Scheme as_element_format as_scheme",
     ".quantized": "Quantized",
     ".gguf_file": "GgufFile GgufTensor",
     ".gguf_quantizers": "to_gguf",

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._warnings import warn
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import Floats
@@ -25,23 +26,34 @@ from floatsim.emulator.elementwise.block_scales import (
     shift_to_codes,
 )
 from floatsim.emulator.elementwise.execute import convert, quantize
-from floatsim.formats import FloatFormat, FormatLike
+from floatsim.formats import FP32, FloatFormat, FormatLike
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
-from floatsim.quantization.quantized import NestedScales, Quantized
+from floatsim.quantization.quantized import NestedScales, Quantized, outer_shape
 from floatsim.quantization.scales import (
     SIGNED_RULES,
-    TENSOR_RULES,
     Extremes,
+    OfTensor,
+    OuterGroups,
     Scaling,
     given_scaling,
     number,
     rounded,
     scaling_of,
 )
-from floatsim.quantization.scheme import BlockLike, Scheme, SchemeLike, as_scheme, carrier, layout
+from floatsim.quantization.scheme import (
+    FOUR_OVER_SIX,
+    TENSOR_RULES,
+    BlockLike,
+    Layout,
+    Scheme,
+    SchemeLike,
+    as_scheme,
+    carrier,
+    layout,
+)
 
 __all__ = ["dequantize_blocks", "quantize_blocks", "read_tensor"]
 
@@ -161,8 +173,13 @@ def quantize_blocks(
     factor: str | None = None,
     least_amax: float | None = None,
     nested: SchemeLike | None = None,
+    outer: str | int | None = None,
+    scale_max: float | None = None,
+    scale_overflow: str | None = None,
     scale: Floats | None = None,
     zero_point: Any = None,
+    tensor_scale: Floats | None = None,
+    tensor_amax: Floats | None = None,
     rounding: RoundingLike | None = None,
     seed: SeedLike | None = None,
     random_bits: int | None = None,
@@ -175,7 +192,7 @@ def quantize_blocks(
         The tensor, of any shape.
     scheme : str, Scheme or format
         A name of `fs.quantization.SCHEMES` such as "mxfp8", "nvfp4" or "nf4"; or the format of the elements, such as
-        "int8", "int4", "e4m3", with one scale for the tensor. The next six keywords change it.
+        "int8", "int4", "e4m3", with one scale for the tensor. The next nine keywords change it.
     block : str, int or tuple, optional
         The elements that share a scale: "tensor"; "row" or "column"; g, for g neighbours along the last axis; or
         (height, width) in the last two axes. The last blocks of an axis may be short.
@@ -189,7 +206,10 @@ def quantize_blocks(
           element and 0; zero point min - round(low / scale), clamped.
         - "floor": 2**(floor(log2(amax)) - emax). "ceil": 2**(ceil(log2(amax)) - emax). "rceil": the least power of two
           that is at least amax / max. "even": as "floor", of amax rounded to the precision of the format, ties away.
-        - "nvfp4", "nvfp4_torchao", "nvfp4_single": the two levels of TransformerEngine and of torchao, and one level.
+        - "nvfp4", "nvfp4_torchao", "nvfp4_modelopt": the two levels of TransformerEngine, torchao and Model Optimizer.
+          "nvfp4_single": one level.
+        - "te_4over6_mae", "te_4over6_mse", "fouroversix_mae", "fouroversix_mse", "fouroversix_absmax": NVFP4 with the
+          largest magnitude of a block at 4 or at 6, whichever has the smaller error.
     scale_format : format, optional
         The format of the scales: FP32, or a format whose numbers are FP32 numbers, such as FP16, BF16, E4M3, E8M0.
     factor : str, optional
@@ -200,10 +220,21 @@ def quantize_blocks(
     nested : Scheme or str, optional
         The scheme by which the scales are quantized too, such as "dynamic8": less their mean, as one vector. The codes
         are those of the exact scales; the values are those of the scales that are read back. For FP32 scales.
+    outer : str or int, optional
+        The elements that share the second scale of NVFP4: "tensor", "row", or a width, such as 64 for 1x64.
+    scale_max : float, optional
+        The largest block scale to which the second scale maps the largest magnitude. Default: 256 for 4over6, else 448.
+    scale_overflow : str, optional
+        What a block scale of NVFP4 above 464 becomes: "saturate", 448; "nan", NaN, as in PyTorch's conversion. It
+        happens with a given `tensor_scale` or `tensor_amax`. A FloatsimWarning reports the number of blocks.
     scale : array_like of floats, optional
         The scales, positive, in the shape of the scales of the result or broadcastable to it. They replace the rule.
     zero_point : array_like of int, optional
         The zero points to `scale`, for an integer format. Default: 0.
+    tensor_scale : array_like of floats, optional
+        The second scale of NVFP4, from a calibration: one positive number, or one for each row or group of `outer`.
+    tensor_amax : array_like of floats, optional
+        The calibrated largest magnitude, from which the second scale follows by the rule. Not with `tensor_scale`.
     rounding : Rounding or str, optional
         The rounding mode of t to the format of the elements: "ties_to_even", "ties_to_away", "toward_zero",
         "toward_positive", "toward_negative", "to_odd" or "stochastic". Default: the context's. A lookup format has no
@@ -257,7 +288,7 @@ def quantize_blocks(
     """
     given = {
         "block": block, "rule": rule, "scale_format": scale_format, "factor": factor, "least_amax": least_amax,
-        "nested": nested,
+        "nested": nested, "outer": outer, "scale_max": scale_max, "scale_overflow": scale_overflow,
     }  # fmt: skip
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     settled = replace(as_scheme(scheme), **changes)
@@ -271,7 +302,8 @@ def quantize_blocks(
     tensor = read_tensor(x, settled)
     plan = layout(settled, tensor.shape)
     blocks, writer = plan.blocks, _Writer(tensor, settled, plan.blocks, options)
-    extremes = Extremes(writer.stack, tensor.format, blocks)
+    of_tensor = _of_tensor(tensor_scale, tensor_amax, settled, tensor.shape, scale is not None)
+    extremes = Extremes(writer.stack, tensor.format, blocks, _groups(settled, plan), of_tensor)
     if scale is None:
         if zero_point is not None:
             raise ValueError("zero_point needs scale: the rule of the scales determines both")
@@ -281,15 +313,82 @@ def quantize_blocks(
         scales, zero = _given(scale, zero_point, plan.scale_shape, settled)
         scaling = given_scaling(scales, zero, tensor.format, blocks, settled)
         in_pieces("quantize_blocks", blocks, lambda piece: writer.write(piece, scaling))
+    _clear_codes(writer, scaling, settled)
     codes = writer.result()
     shape = plan.scale_shape
+    _warn_of_overflow(scaling, extremes, settled)
+    second = scaling.tensor_scale
+    if second is not None and second.shape:
+        second = second.reshape(*outer_shape(settled, tensor.shape))
     scales = FloatArray(scaling.scales.codes.reshape(shape), scaling.scales.format)
     nested_scales = _nested(scales, settled)
     return Quantized(
         codes, scales if nested_scales is None else nested_scales.restored(shape), settled,
-        None if scaling.zero_points is None else scaling.zero_points.reshape(shape), scaling.tensor_scale,
+        None if scaling.zero_points is None else scaling.zero_points.reshape(shape), second,
         tensor.format, nested_scales,
     )  # fmt: skip
+
+
+def _groups(scheme: Scheme, plan: Layout) -> OuterGroups | None:
+    """Return the blocks that share a second scale, if not all do."""
+    if scheme.outer == "tensor":
+        return None
+    across = max(plan.scale_shape[-1], 1)
+    return OuterGroups(across, across if scheme.outer == "row" else scheme.outer // scheme.block[1])
+
+
+def _of_tensor(scale: Any, amax: Any, scheme: Scheme, shape: tuple[int, ...], has_scales: bool) -> OfTensor:
+    """Return what the caller gives in place of the largest magnitude of the tensor, in FP32."""
+    given = {name: value for name, value in (("tensor_scale", scale), ("tensor_amax", amax)) if value is not None}
+    if not given:
+        return OfTensor()
+    (name, value), *more = given.items()
+    if more:
+        raise ValueError("tensor_scale and tensor_amax determine each other: give one")
+    if has_scales or scheme.rule not in TENSOR_RULES:
+        reason = "scale replaces the rule" if has_scales else f"rule={scheme.rule!r} has no scale of the tensor"
+        raise ValueError(f"{name} is for the rules {', '.join(TENSOR_RULES)}: {reason}")
+    codes, fmt, _ = read_floats(value, name)
+    numbers = number(FloatArray(codes, fmt).values, FP32)
+    values, least = numbers.values, 0.0 if name == "tensor_amax" else FP32.smallest_subnormal
+    if not np.all(np.isfinite(FloatArray(codes, fmt).values) & (values >= least)):
+        wanted_sign = "positive" if least else "0 or positive"
+        raise ValueError(f"{name} must be {wanted_sign} and finite, not {value!r:.60}")
+    wanted = outer_shape(scheme, shape)
+    spread = _broadcast(numbers.codes, wanted, name, "the groups of `outer`")
+    found = FloatArray(spread.reshape(-1, wanted[-1]) if wanted else spread, FP32)
+    return OfTensor(scale=found) if name == "tensor_scale" else OfTensor(amax=found)
+
+
+def _clear_codes(writer: _Writer, scaling: Scaling, scheme: Scheme) -> None:
+    """Set the codes of blocks with the scale zero to 0, by the rules that do so."""
+    kind = FOUR_OVER_SIX.get(scheme.rule)
+    if kind is None or not kind.clears or not np.any(scaling.scales.codes == 0):
+        return
+    blocks = writer.blocks
+    spread = np.repeat(np.repeat(scaling.scales.codes == 0, blocks.height, axis=1), blocks.width, axis=2)
+    _, rows, columns = blocks.shape
+    writer.codes[spread[:, :rows, :columns]] = 0
+
+
+def _warn_of_overflow(scaling: Scaling, x: Extremes, scheme: Scheme) -> None:
+    """Warn if scales of blocks overflow, and say what they become and why."""
+    count = 0 if scaling.overflowed is None else int(np.count_nonzero(scaling.overflowed))
+    if not count:
+        return
+    largest = FloatArray(x.magnitude().codes.max(initial=0), x.format).item()
+    becomes = "NaN" if scheme.scale_overflow == "nan" else "448, and their largest elements are clipped"
+    if x.given.scale is not None:
+        reason = f"tensor_scale={x.given.scale.values.min():.6g} is below {largest / (scheme.scale_limit * 6):.6g}"
+    elif x.given.amax is not None:
+        reason = f"tensor_amax={x.given.amax.values.min():.6g} is smaller than the data's, {largest:.6g}"
+    else:
+        reason = f"the largest magnitude is {largest:.6g}"
+    other = "scale_overflow='saturate' makes them 448" if scheme.scale_overflow == "nan" else "'nan' makes them NaN"
+    warn(
+        f"{count} of {scaling.scales.size} block scales are beyond 448, the largest number of E4M3: {reason}. "
+        f"They become {becomes} (rule={scheme.rule!r}, scale_overflow={scheme.scale_overflow!r}; {other})"
+    )
 
 
 def _nested(scales: FloatArray, scheme: Scheme) -> NestedScales | None:
@@ -319,11 +418,11 @@ def _given(scale: Any, zero_point: Any, shape: tuple[int, ...], scheme: Scheme) 
     return scales, _broadcast(zero.astype(np.int64), shape, "zero_point")
 
 
-def _broadcast(array: Array, shape: tuple[int, ...], argument: str) -> Array:
+def _broadcast(array: Array, shape: tuple[int, ...], argument: str, what: str = "the scales") -> Array:
     try:
         return np.broadcast_to(array, shape).copy()
     except ValueError:
-        raise ValueError(f"{argument} {array.shape} does not fit the scales, which have the shape {shape}") from None
+        raise ValueError(f"{argument} {array.shape} does not fit {what}, which have the shape {shape}") from None
 
 
 def dequantize_blocks(q: Quantized, format: FormatLike | None = None) -> FloatArray:

@@ -31,7 +31,7 @@ from floatsim.quantization.packing import PackedLayout, as_packed_layout, packed
 from floatsim.quantization.scales import number, rounded, to_format
 from floatsim.quantization.scheme import ElementFormat, Scheme, layout
 
-__all__ = ["TENSOR_SCALE_RULES", "NestedScales", "Quantized"]
+__all__ = ["TENSOR_SCALE_RULES", "NestedScales", "Quantized", "outer_shape"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -39,6 +39,15 @@ _NEAREST = CallOptions(RoundingAttributes())
 
 TENSOR_SCALE_RULES = ("multiply", "divide", "multiply_values")
 """How a tensor scale is used. `Quantized` documents them."""
+
+
+def outer_shape(scheme: Scheme, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the second scales of a tensor of this shape: (), or that of the scales with fewer columns."""
+    if scheme.outer == "tensor":
+        return ()
+    *rows, across = layout(scheme, shape).scale_shape
+    size = max(across, 1) if scheme.outer == "row" else scheme.outer // scheme.block[1]
+    return (*rows, -(-across // size))
 
 
 def _read_only(x: Any) -> Any:
@@ -135,7 +144,8 @@ class Quantized:
     zero_points : array_like of int, optional
         The integers that stand for zero, in the shape of the scales: codes of an IntegerFormat.
     tensor_scale : FloatArray, optional
-        A further scale of the whole tensor (NVFP4).
+        A further scale of the whole tensor (NVFP4), of shape (). With `outer` it is one for each row, (..., M, 1), or
+        for each group of blocks.
     tensor_scale_rule : str
         How the tensor scale is used. "multiply": the scale of a block times it; "divide": the scale of a block divided
         by it (compressed-tensors); "multiply_values": each number times it, with one more rounding (LLM.int8).
@@ -198,6 +208,10 @@ class Quantized:
                 raise ValueError(
                     f"offsets {self.offsets.shape} do not have the shape of the scales, {self.scales.shape}"
                 )
+        if self.tensor_scale is not None and self.tensor_scale.size > 1:
+            wanted = outer_shape(self.scheme, self.codes.shape)
+            if self.tensor_scale.shape != wanted:
+                raise ValueError(f"tensor_scale {self.tensor_scale.shape} must have the shape {wanted}")
         for name in ("codes", "scales", "zero_points", "tensor_scale", "offsets"):
             value = getattr(self, name)
             if value is not None:
@@ -270,7 +284,7 @@ class Quantized:
         """
         fmt = self.arithmetic
         scales = _widened(self.scales, fmt)
-        whole = None if self.tensor_scale is None else _widened(self.tensor_scale, fmt)
+        whole = None if self.tensor_scale is None else self._second_scales(fmt)
         of_values = self.tensor_scale_rule == "multiply_values"
         if whole is not None and not of_values:
             scales = rounded(self.tensor_scale_rule, scales, whole)
@@ -281,6 +295,16 @@ class Quantized:
             return result
         target = as_format(format)
         return FloatArray(convert(result.codes, fmt, target, _NEAREST, False)[0], target)
+
+    def _second_scales(self, fmt: FloatFormat) -> FloatArray:
+        """Return the tensor scale, or one for each block."""
+        assert self.tensor_scale is not None
+        second = _widened(self.tensor_scale, fmt)
+        if not second.shape or self.scheme.outer == "tensor":
+            return second
+        across = self.scales.shape[-1]
+        size = across if self.scheme.outer == "row" else self.scheme.outer // self.scheme.block[1]
+        return FloatArray(np.repeat(second.codes, size, axis=-1)[..., :across], fmt)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -379,7 +403,7 @@ class Quantized:
         """The size of the codes, packed, and of the scales, zero points and offsets, in bits."""
         scales = self.scales.size * self.scales.format.bits if self.nested is None else self.nested.nbits
         zero_points = 0 if self.zero_points is None else self.zero_points.size * self.format.bits
-        whole = 0 if self.tensor_scale is None else self.tensor_scale.format.bits
+        whole = 0 if self.tensor_scale is None else self.tensor_scale.size * self.tensor_scale.format.bits
         offsets = 0 if self.offsets is None else self.offsets.size * self.offsets.format.bits
         return int(self.codes.size * self.format.bits + scales + zero_points + whole + offsets)
 
@@ -388,7 +412,8 @@ class Quantized:
         parts = [f"{self.shape}", scheme.format.name, f"block={scheme.block!r}",
                  f"scales {self.scales.format.name} {self.scales.shape}"]  # fmt: skip
         if self.tensor_scale is not None:
-            how = "" if self.tensor_scale_rule == "multiply" else f" ({self.tensor_scale_rule})"
-            parts.append(f"tensor scale {self.tensor_scale.item():.6g}{how}")
+            second = self.tensor_scale
+            told = f"tensor scale {second.item():.6g}" if second.size == 1 else f"tensor scales {second.shape}"
+            parts.append(told if self.tensor_scale_rule == "multiply" else f"{told} ({self.tensor_scale_rule})")
         last = ", offsets" if self.offsets is not None else ""
         return f"Quantized({', '.join(parts)}{', zero points' if self.zero_points is not None else ''}{last})"

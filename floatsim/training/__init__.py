@@ -37,6 +37,7 @@ _HOMES = {
     ".collectives.compression": "PowerSGD RandomK TopK compressed_all_reduce fp8_all_reduce",
     ".scaling.tensor_scaling": "CurrentScaling DelayedScaling current_scale",
     ".scaling.methods": "SCALING_METHODS BlockScaling MXScaling NVFP4Scaling as_scaling",
+    ".scaling.schemes": "ProductScheme SchemeScaling",
     ".memory": "TransformerShape memory_table",
     ".monitoring.monitor": "Monitor",
     ".monitoring.statistics": "first_non_finite gradient_agreement tensor_statistics update_statistics",

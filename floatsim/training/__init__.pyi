@@ -32,6 +32,7 @@ from floatsim.training.scaling.loss_scaling import (
 )
 from floatsim.training.scaling.methods import BlockScaling, MXScaling, NVFP4Scaling, SCALING_METHODS, as_scaling
 from floatsim.training.scaling.recommendation import recommend_format
+from floatsim.training.scaling.schemes import ProductScheme, SchemeScaling
 from floatsim.training.scaling.tensor_scaling import CurrentScaling, DelayedScaling, current_scale
 
 __all__ = [
@@ -39,12 +40,12 @@ __all__ = [
     "Data", "DeepSpeedLossScaler", "DelayedScaling", "Execution", "Gemm", "GradScaler", "GradientReduction",
     "KerasLossScaler", "LayerLossScales", "LossScaler", "MXScaling", "MixedPrecision", "Monitor", "NVFP4Scaling",
     "Network", "OPERATIONS", "OPTIMIZERS", "Op", "Optimizer", "POLICIES", "POLICY_ALIASES", "POLICY_MODIFIERS",
-    "Policy", "PowerSGD", "REDUCTIONS", "RMSProp", "RandomK", "SCALINGS", "SCALING_METHODS", "SGD", "Scaler", "Scaling",
-    "SpikePolicy", "SpikeState", "StaticLossScaler", "TopK", "Trainer", "TransformerShape", "accumulate_gradients",
-    "all_reduce", "as_loss_scaler", "as_network", "as_optimizer", "as_policy", "as_scaling", "as_storage",
-    "clip_by_global_norm", "compare_policies", "compressed_all_reduce", "current_scale", "digits_data",
-    "first_non_finite", "fp8_all_reduce", "fsdp_divide_factors", "global_norm", "gradient_agreement", "memory_table",
-    "mlp", "operation_names", "overflowed", "recommend_format", "reduce_gradients", "reduce_scatter", "replay",
-    "ring_chunks", "shrink_embedding", "shrink_gradient", "skipped_batches", "small_cnn", "tensor_statistics", "train",
-    "transformer_block", "update_statistics",
+    "Policy", "PowerSGD", "ProductScheme", "REDUCTIONS", "RMSProp", "RandomK", "SCALINGS", "SCALING_METHODS", "SGD",
+    "Scaler", "Scaling", "SchemeScaling", "SpikePolicy", "SpikeState", "StaticLossScaler", "TopK", "Trainer",
+    "TransformerShape", "accumulate_gradients", "all_reduce", "as_loss_scaler", "as_network", "as_optimizer",
+    "as_policy", "as_scaling", "as_storage", "clip_by_global_norm", "compare_policies", "compressed_all_reduce",
+    "current_scale", "digits_data", "first_non_finite", "fp8_all_reduce", "fsdp_divide_factors", "global_norm",
+    "gradient_agreement", "memory_table", "mlp", "operation_names", "overflowed", "recommend_format",
+    "reduce_gradients", "reduce_scatter", "replay", "ring_chunks", "shrink_embedding", "shrink_gradient",
+    "skipped_batches", "small_cnn", "tensor_statistics", "train", "transformer_block", "update_statistics",
 ]

@@ -113,28 +113,79 @@ def block(values: list[Fraction], scheme: Scheme, carrier: fs.FloatFormat, tenso
         zero = fmt.min - to_whole(rn(low / s), Rounding.TIES_TO_EVEN)
         return finished(s, min(max(zero, fmt.min), fmt.max))
     whole = max(abs(v) for v in tensor)
-    largest, six = Fraction(448 * 6), Fraction(6)
-    if rule == "nvfp4":
+    limit = Fraction(scheme.scale_max or (256 if "4over6" in rule or "fouroversix" in rule else 448))
+    largest, six = limit * 6, Fraction(6)
+    if rule == "nvfp4" or "4over6" in rule or "fouroversix" in rule:
         encode = rn(largest / whole) if whole else Fraction(1)
-        s = nearest(rn(amax * rn(encode * rn(1 / six))), target)
-        product = rn(s * rn(1 / encode))
-        return Block(s, rn(1 / product) if product else Fraction(carrier.max), False)
+
+        def of_scale(s: Fraction) -> Block:
+            product = rn(s * rn(1 / encode))
+            return Block(s, rn(1 / product) if product else Fraction(carrier.max), False)
+
+        if rule == "nvfp4":
+            return of_scale(nearest(rn(amax * rn(encode * rn(1 / six))), target))
+        base = rn(rn(amax / six) * encode)
+        both = [of_scale(nearest(rn(base * Fraction(expansion)), target)) for expansion in (1, 1.5)]
+        errors = [error_of(values, each, rn(each.scale), whole, limit, scheme, carrier) for each in both]
+        return both[errors[1] < errors[0]]
     least = Fraction(1, 64)
     if rule == "nvfp4_single":
         return finished(nearest(max(rn(amax / six), least), target))
-    assert rule == "nvfp4_torchao"
     p = rn(whole / largest) or Fraction(1)
+    if rule == "nvfp4_modelopt":
+        s = nearest(max(rn(amax / rn(6 * p)) or Fraction(1), Fraction(1, 512)), target)
+        return Block(s, rn(s * p), True)
+    assert rule == "nvfp4_torchao"
     s = nearest(max(rn(rn(amax / six) / p), least), target)
     return Block(s, rn(rn(1 / p) / s), False)
 
 
-def tensor_scale(tensor: list[Fraction], rule: str) -> Fraction | None:
-    whole = max(abs(v) for v in tensor)
-    if rule == "nvfp4":
-        return nearest(1 / nearest(2688 / whole, FP32), FP32) if whole else Fraction(1)
-    if rule == "nvfp4_torchao":
-        return nearest(whole / 2688, FP32) or Fraction(1)
+def error_of(
+    values: list[Fraction], of: Block, scale: Fraction, whole: Fraction, limit: Fraction, scheme: Scheme,
+    carrier: fs.FloatFormat,
+) -> Fraction:  # fmt: skip
+    """The error of a block by a rule of 4over6. Short blocks are filled with zeros."""
+
+    def rn(x: Fraction) -> Fraction:
+        return nearest(x, carrier)
+
+    terms = []
+    for x in values:
+        element = nearest(rn(x * of.factor), scheme.format)
+        error = rn(rn(rn(rn(element * scale) * whole) / rn(limit * 6)) - x)
+        terms.append(rn(error * error) if scheme.rule.endswith("mse") else abs(error))
+    if scheme.rule.endswith("absmax"):
+        return max(terms)
+
+    def total(parts: list[Fraction]) -> Fraction:
+        found = parts[0]
+        for each in parts[1:]:
+            found = rn(found + each)
+        return found
+
+    terms += [Fraction(0)] * (16 - len(terms))
+    if scheme.rule.startswith("te_"):
+        return total(terms)
+    return total([rn(terms[i] + terms[i + 8]) for i in range(8)])
+
+
+def tensor_scale(tensor: list[Fraction], scheme: Scheme) -> Fraction | None:
+    whole, rule = max(abs(v) for v in tensor), scheme.rule
+    largest = 6 * (scheme.scale_max or (256 if "4over6" in rule or "fouroversix" in rule else 448))
+    if rule == "nvfp4" or "4over6" in rule or "fouroversix" in rule:
+        return nearest(1 / nearest(largest / whole, FP32), FP32) if whole else Fraction(1)
+    if rule in ("nvfp4_torchao", "nvfp4_modelopt"):
+        return nearest(whole / largest, FP32) or Fraction(1)
     return None
+
+
+def outer_group(exact: list[list[Fraction]], scheme: Scheme, at: tuple[int, int]) -> list[Fraction]:
+    """The elements that share the second scale of a block."""
+    if scheme.outer == "tensor":
+        return [v for row in exact for v in row]
+    row = exact[at[0]]
+    start = 0 if scheme.outer == "row" else at[1] * scheme.block[1] // scheme.outer * scheme.outer
+    return row if scheme.outer == "row" else row[start : start + scheme.outer]
 
 
 def nf4_code(x: float) -> int:
@@ -203,7 +254,7 @@ def code(x: Fraction, of: Block, scheme: Scheme, carrier: fs.FloatFormat, mode: 
 
 
 def carrier_of(scheme: Scheme, dtype: object) -> fs.FloatFormat:
-    exact = isinstance(scheme.format, LookupFormat) or scheme.rule.startswith("nvfp4")
+    exact = isinstance(scheme.format, LookupFormat) or scheme.rule.startswith(("nvfp4", "te_4over6", "fouroversix"))
     return FP64 if str(dtype) == "float64" and not exact else FP32
 
 

@@ -17,6 +17,8 @@ from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import as_scheme
 from tests.quantization.test_blocks import CASES
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*block scales are beyond 448:floatsim.FloatsimWarning")
+
 BLOCKS = ["tensor", "row", "column", 1, 2, 4, 5, 16, 32, 48, (3, 1), (16, 1), (2, 2), (7, 32), (None, 3)]
 MODES = ["ties_to_even", "ties_to_away", "toward_zero", "toward_negative", "to_odd", "stochastic"]
 

@@ -16,6 +16,7 @@ The path of the module, the product ("forward", "input_gradient" or "weight_grad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -29,7 +30,7 @@ from floatsim.formats._validation import name_hint
 __all__ = [
     "SAME", "SCALINGS", "WIDEST", "Gemm", "Op", "Product", "Record", "RecordLike", "Role", "Scaler", "Scaling",
     "ScalingLike", "StatelessScaler", "as_record", "check_product", "checked_accumulation", "checked_format",
-    "set_fields",
+    "scaling_parts", "set_fields",
 ]  # fmt: skip
 
 
@@ -38,13 +39,19 @@ SAME = "same"
 WIDEST = "widest"
 """The format that contains those of all operands: FP32 for FP16 and BF16."""
 
-SCALINGS = ("current", "delayed", "te_block", "deepseek", "deepgemm", "mx", "te_mx", "nvfp4")
+SCALINGS = (
+    "current", "delayed", "te_block", "deepseek", "deepgemm", "mx", "te_mx", "nvfp4", "row", "tensor", "smoothquant",
+    "llm_int8", "nvfp4_row_mxfp8",
+)  # fmt: skip
 """The names of scaling methods. `floatsim.training.scaling.methods` defines them.
 
 >>> import floatsim as fs
 >>> fs.training.SCALINGS[:3]
 ('current', 'delayed', 'te_block')
 """
+
+_OF_INTEGERS = ("row", "tensor", "smoothquant", "llm_int8")
+"""The scaling methods that take operands of integers."""
 
 Role: TypeAlias = Literal["input", "weight", "gradient"]
 Product: TypeAlias = Literal["forward", "input_gradient", "weight_gradient"]
@@ -208,7 +215,9 @@ class Gemm:
     Parameters
     ----------
     format : format
-        The format of the operands in the forward product, and of the kept operand in the backward products.
+        The format of the operands in the forward product, and of the kept operand in the backward products. An integer
+        format, such as "int8", needs one of the scaling methods "row", "tensor", "smoothquant" and "llm_int8". It is
+        that of the forward product; the operands of the backward products are in FP32, unless `backward` is given.
     backward : format, optional
         The format of the gradient operand in the backward products. Default: `format`.
     accumulate : description, optional
@@ -245,6 +254,7 @@ class Gemm:
     backward_accumulate: AccumulationLike | None = None
 
     def __post_init__(self) -> None:
+        self._settle_integers()
         set_fields(self, format=checked_format(self.format, "format", SAME, WIDEST), scaling=_scaling(self.scaling))
         for name in ("backward", "weight"):
             if (given := getattr(self, name)) is not None:
@@ -257,8 +267,43 @@ class Gemm:
         if self.scaling is not None and not isinstance(self.format, FloatFormat):
             raise ValueError(f"scaling={self.scaling!r} needs a format of the operands, not {self.format!r}")
 
+    def _settle_integers(self) -> None:
+        """Move integer formats of the operands into the text of the scaling method."""
+        formats = [_integer(each) for each in (self.format, self.weight)]
+        if formats == [None, None]:
+            return
+        name = scaling_parts(self.scaling.lower().replace("-", "_"))[0] if isinstance(self.scaling, str) else ""
+        if name not in _OF_INTEGERS:
+            raise ValueError(
+                f"format={self.format!r}, weight={self.weight!r}: integer operands need scaling= one of "
+                f"{', '.join(_OF_INTEGERS)}, not {self.scaling!r}"
+            )
+        if formats[0] is None:
+            raise ValueError(f"format={self.format!r} must be an integer format beside {self.weight!r}")
+        named = ", ".join(each for each in formats if each is not None)
+        set_fields(self, scaling=f"{name}({named})", format=FP32, weight=None)
+
     def __repr__(self) -> str:
         return _text(self, self.format, "backward weight accumulate backward_accumulate scaling result")
+
+
+def _integer(fmt: Any) -> str | None:
+    """Return the name of an integer format in lower case; None for what is none."""
+    if isinstance(fmt, str):
+        name = fmt.strip().lower()
+        return name if re.fullmatch("u?int[2-8]|ternary", name) else None
+    return fmt.name.lower() if type(fmt).__name__ == "IntegerFormat" else None
+
+
+def scaling_parts(scaling: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a scaling method, and the formats in the parentheses after it.
+
+    >>> scaling_parts("row(int8, int4)")
+    ('row', {'format': 'int8', 'weight_format': 'int4'})
+    """
+    name, _, rest = scaling.strip().rstrip(")").partition("(")
+    formats = [each.strip() for each in rest.split(",") if each.strip()]
+    return name.strip(), dict(zip(("format", "weight_format"), formats, strict=False))
 
 
 def _scaling(scaling: ScalingLike | None) -> ScalingLike | None:
@@ -267,10 +312,13 @@ def _scaling(scaling: ScalingLike | None) -> ScalingLike | None:
         return scaling
     if not isinstance(scaling, str):
         raise TypeError(f"scaling must be one of {', '.join(SCALINGS)}, or have a method start, not {scaling!r}")
-    name = scaling.strip().lower().replace("-", "_")
+    text = scaling.strip().lower().replace("-", "_")
+    name, formats = scaling_parts(text)
     if name not in SCALINGS:
         raise ValueError(f"scaling={scaling!r} is not known; {name_hint(name, SCALINGS)}")
-    return name
+    if formats and name not in _OF_INTEGERS:
+        raise ValueError(f"scaling={scaling!r}: {', '.join(_OF_INTEGERS)} take formats in parentheses, not {name}")
+    return text
 
 
 def _text(record: Any, first: Any, names: str) -> str:

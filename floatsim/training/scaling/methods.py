@@ -30,7 +30,14 @@ from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import SCHEMES, Scheme, as_name, as_scheme
 from floatsim.training.policies.conversions import nearest, plain
-from floatsim.training.policies.rules import Scaling, ScalingLike, StatelessScaler, check_product
+from floatsim.training.policies.rules import (
+    Scaling,
+    ScalingLike,
+    StatelessScaler,
+    check_product,
+    scaling_parts,
+)
+from floatsim.training.scaling.schemes import ProductScheme, SchemeScaling, integer_scaling, scaling_by_blocks
 from floatsim.training.scaling.tensor_scaling import CurrentScaling, DelayedScaling
 
 __all__ = [
@@ -325,6 +332,7 @@ def _one_scale_for_each_row(q: Quantized, axis: int) -> Quantized:
 
 # -- names -------------------------------------------------------------------------------------------------------------
 
+_MX = ProductScheme("te_mxfp8", "te_mxfp8", "te_mxfp8")
 _METHODS: dict[str, Callable[..., Scaling]] = {
     "current": CurrentScaling,
     "delayed": DelayedScaling,
@@ -338,6 +346,15 @@ _METHODS: dict[str, Callable[..., Scaling]] = {
     "mx": MXScaling,
     "te_mx": lambda **options: MXScaling(**{"rule": "rceil", **options}),
     "nvfp4": NVFP4Scaling,
+    "row": lambda **options: scaling_by_blocks("row", **options),
+    "tensor": lambda **options: scaling_by_blocks("tensor", **options),
+    "smoothquant": lambda **options: integer_scaling(
+        "row", ProductScheme(smoothing=0.5), **{"format": "int8", **options}
+    ),
+    "llm_int8": lambda **options: integer_scaling("row", ProductScheme(outliers=6.0), **{"format": "int8", **options}),
+    "nvfp4_row_mxfp8": lambda **options: SchemeScaling(
+        **{"forward": ProductScheme("nvfp4_row", "nvfp4"), "input_gradient": _MX, "weight_gradient": _MX, **options}
+    ),
 }  # fmt: skip
 
 SCALING_METHODS: Mapping[str, Scaling] = MappingProxyType({name: make() for name, make in _METHODS.items()})
@@ -356,13 +373,16 @@ def as_scaling(scaling: ScalingLike, **options: Any) -> Scaling:
     ----------
     scaling : str or Scaling
         "current" and "delayed": one scale for each tensor, as TransformerEngine. "te_block", "deepseek", "deepgemm":
-        FP32 scales for blocks of 128. "mx" and "te_mx": MX with OCP's and with TransformerEngine's rule. "nvfp4".
+        FP32 scales for blocks of 128. "mx" and "te_mx": MX with OCP's and with TransformerEngine's rule. "nvfp4". "row"
+        and "tensor": FP32 scales for rows along K, or for the tensor. "smoothquant", "llm_int8": these methods with
+        INT8. "nvfp4_row_mxfp8": NVFP4 with scales of rows forward, MXFP8 backward. A format in parentheses, as in
+        "row(int8)" or "row(int8, int4)", is that of input and weight.
     **options
         Parameters of the method, such as `history_length=16` of "delayed".
 
     Returns
     -------
-    CurrentScaling, DelayedScaling, BlockScaling, MXScaling or NVFP4Scaling
+    CurrentScaling, DelayedScaling, BlockScaling, MXScaling, NVFP4Scaling or SchemeScaling
 
     Raises
     ------
@@ -387,7 +407,8 @@ def as_scaling(scaling: ScalingLike, **options: Any) -> Scaling:
     ValueError: scaling='deepsek' is not known; did you mean 'deepseek'? known are deepseek, deepgemm, delayed, ...
     """
     if isinstance(scaling, str):
-        return _METHODS[as_name(scaling, _METHODS, "scaling")](**options)
+        name, given = scaling_parts(scaling)
+        return _METHODS[as_name(name, _METHODS, "scaling")](**{**given, **options})
     if not callable(getattr(scaling, "start", None)):
         raise TypeError(f"scaling must be the name of a method or have a method start(seed), not {scaling!r}")
     return replace(scaling, **options) if options else scaling  # type: ignore[type-var]
