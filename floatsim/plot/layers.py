@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from floatsim.plot.style import new_axes, palette, titled, words_beside
+from floatsim.plot.style import cell, new_axes, palette, titled, words_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["layer_errors"]
+__all__ = ["layer_errors", "search_steps"]
 
 _OTHERS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of groups that are no formats (Okabe and Ito, 2008)."""
@@ -41,8 +41,8 @@ def layer_errors(
     hollow : mapping of series to bool, optional
         The series with hollow marks.
     levels : mapping of str to number, optional
-        Errors that are drawn as dashed vertical lines, with a name in the legend. A name that is a group or a series
-        has its colour.
+        Errors that are drawn as dashed vertical lines, with a name in the legend. A name that is a group, or has one
+        in `groups`, has its colour.
     notes : mapping of layer to str, optional
         Small text to the right of a row.
     ax : Axes, optional
@@ -93,7 +93,14 @@ def layer_errors(
             ax.plot([], [], "o", color=tint, markerfacecolor=face, label=name)
     for name, x in (levels or {}).items():
         if 0 < x < math.inf:
-            ax.axvline(x, color=tints.get(name, colours.ink), linestyle="--", linewidth=1, label=name, zorder=1)
+            ax.axvline(
+                x,
+                color=tints.get((groups or {}).get(name, name), colours.ink),
+                linestyle="--",
+                linewidth=1,
+                label=name,
+                zorder=1,
+            )
     for row, name in enumerate(table):
         if (note := (notes or {}).get(name)) is not None:
             words_beside(ax, row, note, colours)
@@ -135,3 +142,65 @@ def _tints(groups: list[str], colours: Any) -> dict[str, str]:
         own = colours.name(name)
         tints[name] = next(others) if own == colours.ink or own in tints.values() else own
     return tints
+
+
+def search_steps(
+    layers: Sequence[str],
+    steps: Sequence[tuple[Collection[str], float, bool]],
+    *,
+    found: Collection[str] = (),
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Draw the runs of a search for layers, one row for each, with a cell for each layer.
+
+    Parameters
+    ----------
+    layers : sequence of str
+        The layers, from left to right.
+    steps : sequence of (collection of str, float, bool)
+        Each run: the layers that it kept in high precision (dark cells), its error, and whether it passed.
+    found : collection of str
+        The layers that were found. Their cells and names are orange.
+    ax : Axes, optional
+        Axes to draw into. Default: a new figure.
+    title : str, optional
+        Title of the picture.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        Without layers or steps.
+
+    Examples
+    --------
+    >>> from floatsim import plot
+    >>> ax = plot.search_steps(["0", "1"], [((), 0.5, False), (("1",), 0.01, True)], found=["1"])
+    >>> [text.get_text() for text in ax.texts]
+    ['5.0e-01, failed', '1.0e-02, passed']
+    """
+    if not layers or not steps:
+        raise ValueError("layers and steps must have at least one entry")
+    ax = new_axes(ax, figsize=(0.32 * len(layers) + 3, 0.3 * len(steps) + 1.4))
+    colours = palette(ax)
+    strong = _OTHERS[1]
+    for row, (kept, error, passed) in enumerate(steps):
+        for column, name in enumerate(layers):
+            tint = colours.pale if name not in kept else strong if name in found else colours.paler(colours.ink, 0.6)
+            ax.add_patch(cell(column, row, tint, colours.background))
+        ax.annotate(f"{error:.1e}, {'passed' if passed else 'failed'}", (len(layers), row + 0.5), (6, 0),
+                    textcoords="offset points", va="center", fontsize="small", color=colours.ink,
+                    fontweight="bold" if passed else "normal", annotation_clip=False)  # fmt: skip
+    ax.set(xlim=(0, len(layers)), ylim=(len(steps), 0), ylabel="run")
+    ax.set_xticks([column + 0.5 for column in range(len(layers))], layers, rotation=90)
+    for label in ax.get_xticklabels():
+        if label.get_text() in found:
+            label.set(color=strong, fontweight="bold")
+    ax.set_yticks([row + 0.5 for row in range(len(steps))], [str(row + 1) for row in range(len(steps))])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return titled(ax, title)
