@@ -15,12 +15,12 @@ try:
 except ImportError as error:
     raise ImportError("floatsim.torch needs PyTorch: pip install 'floatsim[torch]'") from error
 
-from floatsim.torch.blame import Blame, BlameStep, blame
 from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
+from floatsim.torch.layer_blame import Blame, BlameStep, blame
+from floatsim.torch.layer_sensitivity import LayerSensitivity, Sensitivity, sensitivity
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
-from floatsim.torch.sensitivity import LayerSensitivity, Sensitivity, sensitivity
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
 from floatsim.training import Gemm, Op, Policy
 

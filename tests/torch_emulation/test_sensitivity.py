@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 import floatsim.torch as ft  # noqa: E402
 from floatsim.quantization import quantize_model  # noqa: E402
-from floatsim.torch.blame import _Search  # noqa: E402
+from floatsim.torch.layer_blame import _Search  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
