@@ -18,6 +18,7 @@ _HOMES = {
     ".interactive": "explore",
     ".language": "use_language",
     ".number_line": "number_line spacing worst_error",
+    ".layers": "layer_errors search_steps",
     ".looks": "STYLES styled",
     ".losses": "conversion_losses scale_sweep",
     ".mismatches": "mismatch_map",

@@ -17,6 +17,8 @@ except ImportError as error:
 
 from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
+from floatsim.torch.layer_blame import Blame, BlameStep, blame
+from floatsim.torch.layer_sensitivity import LayerSensitivity, Sensitivity, sensitivity
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
@@ -24,11 +26,14 @@ from floatsim.training import Gemm, Op, Policy
 
 __all__ = [
     "KINDS",
+    "Blame",
+    "BlameStep",
     "Definition",
     "Delayed",
     "Difference",
     "Event",
     "Gemm",
+    "LayerSensitivity",
     "Linear",
     "Op",
     "Place",
@@ -37,10 +42,13 @@ __all__ = [
     "Report",
     "Row",
     "Run",
+    "Sensitivity",
     "TwinReport",
+    "blame",
     "check_twin",
     "emulate",
     "matmul",
     "quantize",
     "record_twin",
+    "sensitivity",
 ]
