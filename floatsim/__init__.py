@@ -123,7 +123,7 @@ _HOMES = {
     ".testing.quantizers.identification": "identify_quantizer",
     ".explorer.page": "explorer",
 }
-_OPTIONAL = "torch"
+_OPTIONAL = "torch triton"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
