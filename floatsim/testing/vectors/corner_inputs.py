@@ -147,7 +147,7 @@ def _numbers(fmt: FloatFormat, exponents: NDArray[np.int64], draw: Draws, signif
     if significant is not None:
         trailing &= ~np.uint64((1 << max(0, min(t, t + 1 - significant))) - 1)
     field = np.clip(exponents + fmt.bias, 0, fmt.emax + fmt.bias).astype(np.uint64)
-    codes = np.minimum(field << np.uint64(t) | trailing, np.uint64(fmt.max_code))
+    codes: Words = np.minimum(field << np.uint64(t) | trailing, np.uint64(fmt.max_code))
     signs = draw.below(2, n).astype(np.uint64) * np.uint64(fmt.sign_mask)
     signed: Words = codes | np.where(codes > 0, signs, np.uint64(0))  # the code of -0 is NaN in some formats
     return signed
