@@ -18,6 +18,7 @@ from floatsim.accumulation.libraries import NotDescribedError, library_sum
 from floatsim.analysis.conversion_losses import ConversionLosses, conversion_losses
 from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
+from floatsim.analysis.explain_expression import ExplainedExpression, explain
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
 from floatsim.analysis.random_bits import RandomBitsBias, random_bits_bias
@@ -40,6 +41,7 @@ from floatsim.arrays.elementwise.ulps import Kind
 from floatsim.arrays.events.record import record, scope
 from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.einsum import einsum
+from floatsim.arrays.sums.product_bounds import product_bounds
 from floatsim.arrays.sums.products import Part, explain_plan
 from floatsim.arrays.sums.reductions import moments
 from floatsim.emulator.parallel import get_num_threads, set_num_threads
@@ -63,26 +65,27 @@ from floatsim.testing.quantizers.identification import identify_quantizer
 __all__ = [
     "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "Converted", "DIVIDE_BY_ZERO", "E2M1", "E2M3",
     "E3M2", "E3M4", "E4M3", "E4M3B11FNUZ", "E4M3FNUZ", "E4M3IEEE", "E5M2", "E5M2FNUZ", "E8M0", "Epilogue", "Exact",
-    "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray", "FloatClass",
-    "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Lfsr", "Neumaier", "NotDescribedError",
-    "OVERFLOW", "Overflow", "PHILOX_ARRANGEMENTS", "Pairwise", "Part", "Parts", "Permuted", "Philox", "RandomBitsBias",
-    "RandomGenerator", "RandomStream", "Residue", "Rounding", "Sequential", "Sklansky", "Specials", "SplitK", "Strided",
-    "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Threefry", "Tininess", "Tree", "UNDERFLOW", "Welford",
-    "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format", "asin", "atan", "best_scale",
-    "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert", "copysign", "cos", "cosh",
-    "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode", "equal", "equal_shares",
-    "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding",
-    "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu",
-    "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "identify_quantizer",
-    "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function", "library_reduction",
-    "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean",
-    "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats", "negative", "next_down", "next_up",
-    "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot", "power", "prod", "project",
-    "quantization", "quantize", "quantize_blocks", "random_bits_bias", "reciprocal", "record", "reference", "remainder",
-    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
-    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
-    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
-    "training", "trunc", "ulp", "ulp_distance", "unordered", "unpack", "var", "vdot",
+    "ExplainedExpression", "ExplainedOperation", "ExponentHistogram", "FORMATS", "FP16", "FP32", "FP64", "FloatArray",
+    "FloatClass", "FloatFormat", "FloatsimWarning", "INEXACT", "INVALID", "Kahan", "Lfsr", "Neumaier",
+    "NotDescribedError", "OVERFLOW", "Overflow", "PHILOX_ARRANGEMENTS", "Pairwise", "Part", "Parts", "Permuted",
+    "Philox", "RandomBitsBias", "RandomGenerator", "RandomStream", "Residue", "Rounding", "Sequential", "Sklansky",
+    "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Threefry", "Tininess",
+    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format",
+    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
+    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
+    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain", "explain_add", "explain_fma", "explain_multiply",
+    "explain_plan", "explain_rounding", "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
+    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
+    "identify", "identify_quantizer", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal",
+    "library_function", "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
+    "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats",
+    "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot",
+    "power", "prod", "product_bounds", "project", "quantization", "quantize", "quantize_blocks", "random_bits_bias",
+    "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
+    "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus",
+    "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax",
+    "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "unpack", "var",
+    "vdot",
 ]
 __version__: str
 

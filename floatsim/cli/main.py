@@ -50,6 +50,7 @@ from floatsim.cli.operators import operators_command
 from floatsim.cli.testfloat import testfloat_command
 from floatsim.cli.train import train_command
 from floatsim.cli.twin import twin
+from floatsim.cli.vectors import vectors_command
 from floatsim.cli.verify import verify_command
 from floatsim.cli.warmup import warmup_command
 from floatsim.formats import FloatFormat, as_format, named_formats
@@ -417,6 +418,7 @@ app.command("kernel")(kernel_command)
 app.command("warmup")(warmup_command)
 app.command("docs")(docs_command)
 app.command("testfloat", epilog=CROSS_CHECK_EXIT_CODES)(testfloat_command)
+app.command("vectors", epilog=CROSS_CHECK_EXIT_CODES)(vectors_command)
 app.command("verify", epilog=CROSS_CHECK_EXIT_CODES)(verify_command)
 app.command("check", epilog=CROSS_CHECK_EXIT_CODES)(check_command)
 app.command("identify", epilog=CROSS_CHECK_EXIT_CODES)(identify_command)

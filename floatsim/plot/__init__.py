@@ -13,6 +13,7 @@ _HOMES = {
     ".bits": "anatomy bit_strip code_grid",
     ".equality": "equality_matrix",
     ".error_curve": "error_curves",
+    ".expressions": "expression_error",
     ".first_event": "first_map",
     ".heatmaps": "heatmap",
     ".interactive": "explore",

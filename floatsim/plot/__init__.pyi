@@ -4,6 +4,7 @@ from floatsim.plot.approximations import approximation_error
 from floatsim.plot.bits import anatomy, bit_strip, code_grid
 from floatsim.plot.equality import equality_matrix
 from floatsim.plot.error_curve import error_curves
+from floatsim.plot.expressions import expression_error
 from floatsim.plot.first_event import first_map
 from floatsim.plot.heatmaps import heatmap
 from floatsim.plot.interactive import explore
@@ -29,9 +30,9 @@ from floatsim.plot.training import training_accuracies, training_figure, trainin
 __all__ = [
     "COLOURS", "CUSTOM_COLOUR", "DEFAULT_FORMATS", "LOST_COLOUR", "STYLES", "anatomy", "approximation_error",
     "bit_strip", "code_grid", "colour", "conversion_losses", "equality_matrix", "error_curves", "explore",
-    "exponent_histogram", "first_map", "format_ranges", "gradient_agreement", "gradient_norms", "heatmap",
-    "layer_errors", "loss_scale", "mismatch_map", "monitor_figure", "non_finite_map", "number_line", "order_map",
-    "rounding_errors", "running_sums", "scale_sweep", "search_steps", "side_by_side", "spacing", "staircase", "styled",
-    "survey_figure", "tensor_exponents", "tensor_trace", "training_accuracies", "training_figure", "training_losses",
-    "update_ratios", "use_language", "width_map", "worst_error",
+    "exponent_histogram", "expression_error", "first_map", "format_ranges", "gradient_agreement", "gradient_norms",
+    "heatmap", "layer_errors", "loss_scale", "mismatch_map", "monitor_figure", "non_finite_map", "number_line",
+    "order_map", "rounding_errors", "running_sums", "scale_sweep", "search_steps", "side_by_side", "spacing",
+    "staircase", "styled", "survey_figure", "tensor_exponents", "tensor_trace", "training_accuracies",
+    "training_figure", "training_losses", "update_ratios", "use_language", "width_map", "worst_error",
 ]

@@ -17,6 +17,7 @@ _HOMES = {
     ".compare.conversions": "assert_conversion compare_conversion",
     ".strength.each_k": "EachK check_each_k",
     ".identify.identification": "Identification identify",
+    ".vectors.hardware_unit": "HardwareUnit VectorComparison hardware_unit",
     ".vectors.product_inputs": "HardInputs hard_inputs",
     ".strength.mutations": "MUTATIONS Mutation",
     ".compare.metrics": "calc_diff error_ratio",

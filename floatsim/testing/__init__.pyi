@@ -16,13 +16,14 @@ from floatsim.testing.quantizers.identification import QuantizerIdentification, 
 from floatsim.testing.strength.check_strength import CheckStrength, strength
 from floatsim.testing.strength.each_k import EachK, check_each_k
 from floatsim.testing.strength.mutations import MUTATIONS, Mutation
+from floatsim.testing.vectors.hardware_unit import HardwareUnit, VectorComparison, hardware_unit
 from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
 
 __all__ = [
-    "AnswerReport", "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS",
-    "Mutation", "QuantizerIdentification", "QuantizerRow", "Report", "UlpStats", "answer_digest", "assert_bit_equal",
-    "assert_conversion", "assert_max_ulp", "assert_product", "assert_within_bound", "attention_bound", "calc_diff",
-    "check_answers", "check_bound", "check_each_k", "compare_arrays", "compare_conversion", "compare_product",
-    "error_bound", "error_ratio", "hard_inputs", "identify", "identify_quantizer", "softmax_bound", "strength",
-    "ulp_stats",
+    "AnswerReport", "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "HardwareUnit",
+    "Identification", "MUTATIONS", "Mutation", "QuantizerIdentification", "QuantizerRow", "Report", "UlpStats",
+    "VectorComparison", "answer_digest", "assert_bit_equal", "assert_conversion", "assert_max_ulp", "assert_product",
+    "assert_within_bound", "attention_bound", "calc_diff", "check_answers", "check_bound", "check_each_k",
+    "compare_arrays", "compare_conversion", "compare_product", "error_bound", "error_ratio", "hard_inputs",
+    "hardware_unit", "identify", "identify_quantizer", "softmax_bound", "strength", "ulp_stats",
 ]

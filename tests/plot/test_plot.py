@@ -109,6 +109,7 @@ DRAWINGS = {
     "code_grid": lambda: plot.code_grid("e5m2"),
     "conversion_losses": lambda: plot.conversion_losses({"FP16": fs.conversion_losses(GRADIENTS, "fp16")}),
     "exponent_histogram": lambda: plot.exponent_histogram(GRADIENTS),
+    "expression_error": lambda: plot.expression_error("log(1 + x)", "bf16", "x", 0.01, 0.5, points=12),
     "first_map": lambda: plot.first_map([[-1, 7], [3, -1]], 16),
     "format_ranges": lambda: plot.format_ranges(fs.named_formats()),
     "heatmap": lambda: plot.heatmap({"FP16": {"a": 1e-3, "b": float("nan"), "c": float("inf")}}),

@@ -49,14 +49,15 @@ PAGES: dict[str, tuple[str, str, str]] = {
     ),
     "sums": (
         "Products and reductions", "floatsim",
-        ".arrays.sums.products .arrays.sums.einsum .arrays.scaled_mm .arrays.sums.reductions "
-        ".arrays.library_reductions",
+        ".arrays.sums.products .arrays.sums.product_bounds .arrays.sums.einsum .arrays.scaled_mm "
+        ".arrays.sums.reductions .arrays.library_reductions",
     ),
     "accumulations": ("Descriptions of sums", "floatsim", ".accumulation .accumulation.libraries"),
     "analysis": (
         "Analysis", "floatsim",
-        ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.exponent_histogram "
-        ".analysis.conversion_losses .analysis.random_bits .analysis.survey.survey .analysis.sweeps "
+        ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.explain_expression "
+        ".analysis.exponent_histogram .analysis.conversion_losses .analysis.random_bits .analysis.survey.survey "
+        ".analysis.sweeps "
         ".analysis.trace.trace .operators.errors .testing.identify.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
