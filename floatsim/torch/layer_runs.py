@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from floatsim.analysis.tables import fits
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.formats import FloatFormat, as_format
 from floatsim.formats._validation import name_hint, nearest_name
 from floatsim.quantization.gguf_types import GgufType
@@ -408,13 +409,21 @@ class LayerRuns:
         if isinstance(at_use, Mapping):
             mine = {name: self._names[id(x)] for name, x in layer.named_parameters()}
             at_use = {name: policy.weight_at_use(*names) for name, names in mine.items()}
-        seed = (policy.seed + index) & ((1 << 64) - 1)
+        seed = _seed_of_layer(policy.seed, index)
         return replace(policy, modules=modules, weights_at_use=at_use, seed=seed, name="")
 
     @staticmethod
     def _inside(layer: torch.nn.Module, path: str, root: str) -> Iterable[tuple[str, str]]:
         for local, _ in layer.named_modules():
             yield (local or type(layer).__name__), (root + local if local else path)
+
+
+def _seed_of_layer(seed: int | RandomGenerator, index: int) -> int | RandomGenerator:
+    """Return another seed for each layer. Zero, which a register never leaves, becomes one."""
+    if isinstance(seed, RandomGenerator):
+        changes: Any = {"seed": (seed.seed + index) % (1 << seed.source.width) or 1}
+        return replace(seed, **changes)
+    return (seed + index) & ((1 << 64) - 1)
 
 
 def _with(context: Callable[[], Any]) -> Callable[..., Any]:

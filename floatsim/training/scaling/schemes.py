@@ -14,6 +14,7 @@ import numpy as np
 from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.arrays.elementwise.arithmetic import divide, multiply
 from floatsim.arrays.sums.products import matmul
@@ -164,7 +165,7 @@ class SchemeScaling:
             if not isinstance(given := getattr(self, name), ProductScheme | None):
                 raise TypeError(f"{name} must be a ProductScheme or None, not {given!r}")
 
-    def start(self, seed: int = 0) -> SchemeScaler:
+    def start(self, seed: int | RandomGenerator = 0) -> SchemeScaler:
         """Return the state of a run: the stream of random numbers of stochastic rounding."""
         return SchemeScaler(self, RandomStream(seed))
 
