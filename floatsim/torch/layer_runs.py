@@ -421,8 +421,8 @@ class LayerRuns:
 def _seed_of_layer(seed: int | RandomGenerator, index: int) -> int | RandomGenerator:
     """Return another seed for each layer. Zero, which a register never leaves, becomes one."""
     if isinstance(seed, RandomGenerator):
-        changes: Any = {"seed": (seed.seed + index) % (1 << seed.source.width) or 1}
-        return replace(seed, **changes)
+        generator: Any = seed  # a data class
+        return replace(generator, seed=(seed.seed + index) % (1 << seed.source.width) or 1)
     return (seed + index) & ((1 << 64) - 1)
 
 
