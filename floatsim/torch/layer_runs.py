@@ -422,7 +422,8 @@ def _seed_of_layer(seed: int | RandomGenerator, index: int) -> int | RandomGener
     """Return another seed for each layer. Zero, which a register never leaves, becomes one."""
     if isinstance(seed, RandomGenerator):
         generator: Any = seed  # a data class
-        return replace(generator, seed=(seed.seed + index) % (1 << seed.source.width) or 1)
+        changed: RandomGenerator = replace(generator, seed=(seed.seed + index) % (1 << seed.source.width) or 1)
+        return changed
     return (seed + index) & ((1 << 64) - 1)
 
 
