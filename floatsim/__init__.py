@@ -119,7 +119,7 @@ _HOMES = {
     ".testing.identify.identification": "identify",
     ".explorer.page": "explorer",
 }
-_OPTIONAL = "torch"
+_OPTIONAL = "torch triton"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,

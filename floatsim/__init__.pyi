@@ -6,7 +6,7 @@ from typing import Any, Literal, Unpack, overload
 from floatsim import (
     approx as approx, datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
     quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
-    training as training,
+    training as training, triton as triton,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning

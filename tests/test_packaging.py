@@ -34,7 +34,7 @@ KERNELS = ROOT / "kernels" / "floatsim_kernels"
 
 PACKAGES = (
     "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization", "operators",
-    "training", "plot", "explorer", "torch", "testing", "hardware", "cli",
+    "training", "plot", "explorer", "torch", "triton", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
 BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
@@ -140,7 +140,7 @@ def test_tables_of_conftest_name_modules_and_formats():
 
 
 def test_import_loads_nothing():
-    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "torch", "jax", "pandas", "rich", "typer"}
+    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "torch", "triton", "jax", "pandas", "rich", "typer"}
     loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))
     assert not heavy & {name.split(".")[0] for name in loaded}
 

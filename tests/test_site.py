@@ -23,7 +23,7 @@ MODULES = [name for name in fs.__all__ if isinstance(getattr(fs, name), types.Mo
 
 
 def public_names() -> set[str]:
-    """The paths of all public names: those of floatsim, of its public modules, and of floatsim.torch."""
+    """The paths of all public names: those of floatsim, of its public modules, and of packages with a library."""
     names = {f"fs.{name}" for name in fs.__all__ if name not in MODULES}
     for module in MODULES:
         listed = getattr(fs, module).__all__
@@ -32,10 +32,11 @@ def public_names() -> set[str]:
             for name in listed
             if not isinstance(getattr(getattr(fs, module), name), types.ModuleType)
         }
-    torch = re.search(
-        r"^__all__ = (\[.*?\])", (ROOT / "floatsim/torch/__init__.py").read_text(encoding="utf-8"), re.M | re.S
-    )
-    return names | {f"floatsim.torch.{name}" for name in re.findall(r'"(\w+)"', torch[1])}
+    for package in api.FROM_SOURCE:
+        source = (ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+        listed = re.search(r"^__all__ = (\[.*?\])", source, re.M | re.S)
+        names |= {f"{package}.{name}" for name in re.findall(r'"(\w+)"', listed[1])}
+    return names
 
 
 def test_every_public_name_is_on_a_page():
@@ -78,11 +79,11 @@ def value_of(path: str) -> object:
 
 def imported() -> list[api.Entry]:
     """The entries whose packages can be imported: without PyTorch not those of floatsim.torch."""
-    missing = () if importlib.util.find_spec("torch") else tuple(api.FROM_SOURCE)
+    missing = tuple(each for each in api.FROM_SOURCE if not importlib.util.find_spec(each.rpartition(".")[2]))
     return [entry for entry in api.entries() if not entry.path.startswith(missing)]
 
 
-@pytest.mark.parametrize("page", [page for page in api.PAGES if page not in ("torch", "approx", "njit", "datasets")])
+@pytest.mark.parametrize("page", [page for page in api.PAGES if page not in ("torch", "triton", "approx", "njit", "datasets")])
 def test_examples_of_data(page):
     """The strings below assignments are no docstrings: pytest does not run their examples."""
     for entry in api.entries():
@@ -98,7 +99,7 @@ def test_pytest_runs_the_examples_of_functions_and_classes():
     finder = doctest.DocTestFinder(exclude_empty=True, recurse=False)
     lost = []
     for entry in imported():
-        if entry.kind == "data" or entry.module.startswith("floatsim.torch"):
+        if entry.kind == "data" or entry.module.startswith(tuple(api.FROM_SOURCE)):
             continue
         value, module = value_of(entry.path), importlib.import_module(entry.module)
         name = value.__name__
@@ -132,6 +133,7 @@ def test_markdown_of_a_docstring(doc, markdown):
     ("`fs.sum(x, accumulate=\"fp16\")`", "[`fs.sum(x, accumulate=\"fp16\")`](api/sums.md#fs.sum)"),
     ("[`fs.matmul`](x.md)", "[`fs.matmul`](x.md)"), ("```python\n`fs.matmul`\n```", "```python\n`fs.matmul`\n```"),
     ("# `fs.matmul`", "# `fs.matmul`"), ("`ft.emulate`", "[`ft.emulate`](api/torch.md#floatsim.torch.emulate)"),
+    ("`ftl.interpret`", "[`ftl.interpret`](api/triton.md#floatsim.triton.interpret)"),
     ("`fs.FloatArray.item`", "[`fs.FloatArray.item`](api/numbers.md#fs.FloatArray.item)"),
 ])  # fmt: skip
 def test_names_in_text_are_links(text, expected):

@@ -1,8 +1,8 @@
 """The pages of the public names: one entry for each, with signature, parameters, example, and where it is explained.
 
 `entries()` reads the docstrings at run time, because decorators fill many of them in. The text of a datum is the string
-below its assignment, which exists in the source only. `floatsim.torch` is read from its source, so that the pages need
-no PyTorch. `markdown(page)` is the text of one page. tests/test_site.py checks every entry, and runs the examples of
+below its assignment, which exists in the source only. `floatsim.torch` and `floatsim.triton` are read from their source, so that the
+pages need no PyTorch. `markdown(page)` is the text of one page. tests/test_site.py checks every entry, and runs the examples of
 data; pytest runs those of functions and classes.
 """
 
@@ -63,6 +63,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "quantization": ("Quantization: fs.quantization", "floatsim.quantization", ""),
     "training": ("Training: fs.training", "floatsim.training", ""),
     "torch": ("PyTorch: floatsim.torch", "floatsim.torch", ""),
+    "triton": ("Triton: floatsim.triton", "floatsim.triton", ""),
     "plot": ("Pictures: fs.plot", "floatsim.plot", ""),
     "testing": ("Checks of kernels: fs.testing", "floatsim.testing", ""),
     "tensorcore": ("Matrix units: fs.tensorcore", "floatsim.tensorcore", ""),
@@ -74,8 +75,11 @@ PAGES: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 """Page to its title, its package, and the modules of the package whose names it has; without modules, all names."""
 
-FROM_SOURCE = {"floatsim.torch"}
+FROM_SOURCE = {"floatsim.torch", "floatsim.triton"}
 """Packages that need a library: their pages are written without an import."""
+
+ALIASES = {"ft": "floatsim.torch", "ftl": "floatsim.triton"}
+"""The short names of packages in the pages."""
 
 
 @dataclass(frozen=True)
@@ -465,7 +469,7 @@ def explained() -> dict[str, tuple[tuple[str, str, str], ...]]:
     """
     uses: dict[str, list[tuple[float, str, str, str]]] = {}
     known = {entry.path: entry for entry in entries()}
-    prefix = re.compile(r"\b(?:fs|floatsim|ft)((?:\.[a-zA-Z_]\w*)+)")
+    prefix = re.compile(r"\b(fs|floatsim|ftl?)((?:\.[a-zA-Z_]\w*)+)")
     for page in sorted((ROOT / "docs").glob("*.md")):
         if page.name == "README.md":
             continue
@@ -474,8 +478,8 @@ def explained() -> dict[str, tuple[tuple[str, str, str], ...]]:
         for heading, fragment, body in _sections(text):
             counts: dict[str, int] = {}
             for m in prefix.finditer(body):
-                start = "floatsim.torch" if m[0].startswith("ft.") else "fs"
-                for path in (f"{start}{m[1]}", f"{start}.{m[1].split('.')[1]}"):
+                start = ALIASES.get(m[1], "fs")
+                for path in (f"{start}{m[2]}", f"{start}.{m[2].split('.')[1]}"):
                     if path in known:
                         counts[path] = counts.get(path, 0) + 1
                         break
@@ -500,7 +504,8 @@ def addresses() -> dict[str, str]:
     found = {}
     for entry in entries():
         address = f"{entry.page}.md#{anchor(entry)}"
-        for path in {entry.path, f"{entry.package}.{entry.name}", entry.path.replace("floatsim.torch", "ft")}:
+        short_names = {f"{alias}.{entry.name}" for alias, package in ALIASES.items() if package == entry.package}
+        for path in {entry.path, f"{entry.package}.{entry.name}", *short_names}:
             found.setdefault(path, address)
             for member in entry.members:
                 found.setdefault(f"{path}.{member.name}", f"{entry.page}.md#{anchor(entry)}.{member.name}")
@@ -518,7 +523,7 @@ def linked(text: str, start: str) -> str:
     """
     pattern = re.compile(
         r"(?P<keep>^(?P<fence>```+|~~~+).*?^(?P=fence)[^\n]*$|^#[^\n]*$|!?\[(?:[^\]`]|`[^`]*`)*\]\([^)]*\)|<[^>\n]+>|``[^`].*?``)"
-        r"|`(?P<name>(?:fs|floatsim|ft)(?:\.\w+)+)(?P<call>\([^`]*\)|\.\.\.)?`",
+        r"|`(?P<name>(?:fs|floatsim|ftl?)(?:\.\w+)+)(?P<call>\([^`]*\)|\.\.\.)?`",
         re.MULTILINE | re.DOTALL,
     )
 
