@@ -46,7 +46,8 @@ def in_numbers(original: Callable[..., Any], builder: Any, operands: tuple[Any, 
     if not any(map(is_stored_as_integers, operands)):
         return original(builder, *operands, *rest)
     dtype = next(x.dtype.scalar for x in operands if is_stored_as_integers(x))
-    found = original(builder, *map(numbers, operands), *rest)
+    with np.errstate(all="ignore"):
+        found = original(builder, *map(numbers, operands), *rest)
     if found.data.dtype == np.bool_:
         return TensorHandle(found.data, dtype)
     if format_of(dtype) != BF16:

@@ -9,7 +9,7 @@ import numpy as np
 from triton._C.libtriton import ir
 from triton.runtime.interpreter import TensorHandle
 
-from floatsim.arrays.array.conversion import convert, from_integer, to_integer
+from floatsim.arrays.array.conversion import array, convert, from_integer, to_integer
 from floatsim.formats import FP16, FP32, FP64, FloatFormat, Overflow, Rounding
 from floatsim.triton.errors import UndefinedOperationError
 from floatsim.triton.handles import float_array, format_of, handle, is_float
@@ -47,7 +47,7 @@ def cast(x: Any, dtype: Any, mode: Any, casts: str) -> Any:
         fmt = format_of(target)
         if fmt in (FP64, FP32, FP16):
             return None  # NumPy rounds integers once, to nearest
-        return handle(from_integer(x.data.astype(np.int64) if x.data.dtype == bool else x.data, fmt), target)
+        return handle(array(from_integer(np.asarray(x.data, np.int64 if x.data.dtype == bool else None), fmt)), target)
     if not is_float(source):
         return None
     kind = np.dtype(f"{'int' if target.is_int_signed() else 'uint'}{max(8, target.int_bitwidth)}")

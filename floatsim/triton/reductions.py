@@ -42,7 +42,12 @@ class Sums:
         if named is not None:
             self._of = named
         else:
-            accumulate = as_accumulation(order, "sums")
+            try:
+                accumulate = as_accumulation(order, "sums")
+            except ValueError as error:
+                raise ValueError(
+                    f"sums={order!r} is none of {', '.join(ORDERS)}, and no description: {error}"
+                ) from None
             self._of = lambda _: accumulate
 
     def sum(self, x: Any, axis: int | None, keep_dims: bool) -> Any:
