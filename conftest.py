@@ -12,10 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parent
 
-# The examples in the docstrings of floatsim.torch need the extra `torch`.
-collect_ignore_glob = (
-    [] if importlib.util.find_spec("torch") else ["floatsim/torch/*.py", "tests/torch_emulation/[!t]*.py"]
-)
+# The examples in the docstrings of floatsim.torch need the extra `torch`. Those of floatsim.triton need `triton`, in a
+# process with TRITON_INTERPRET=1, which tests/triton_interpreter/test_run.py starts.
+TORCH = importlib.util.find_spec("torch") is not None
+TRITON = TORCH and importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1"
+collect_ignore_glob = [
+    *([] if TORCH else ["floatsim/torch/*.py", "tests/torch_emulation/[!t]*.py"]),
+    *([] if TRITON else ["floatsim/triton/*.py", "tests/triton_interpreter/[!t]*.py"]),
+]
 
 # Modules whose examples compile the kernels of many descriptions. `make test` leaves them to `make test-full`. A
 # docstring has no place for a mark.

@@ -76,8 +76,22 @@ def test_python_with_libraries(page, libraries, tmp_path, monkeypatch):
             assert os.environ.get("FLOATSIM_REQUIRE_GPU", "0") in ("", "0"), missing
             pytest.skip(missing)
         pytest.importorskip(library, reason=f"{page.name} has examples for {library}")
+    if "triton" in libraries.split() and os.environ.get("TRITON_INTERPRET") != "1":
+        run_in_interpreter(page, libraries)
+        return
     monkeypatch.chdir(tmp_path)
     run_blocks(page, libraries)
+
+
+def run_in_interpreter(page: Path, libraries: str) -> None:
+    """Run the Python of a page in a process in which Triton's first import finds TRITON_INTERPRET=1."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests")])
+    code = f"from pathlib import Path; import test_docs; test_docs.run_blocks(Path({str(page)!r}), {libraries!r})"
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run_blocks(page: Path, libraries: str = "") -> None:
@@ -180,8 +194,9 @@ FORMS = {
     "quantization": "quantiz(es?|ed|ing|ation)", "bail-out": "bails? out", "pack-and-unpack": "(un)?pack(s|ed|ing)?",
 }  # fmt: skip
 OTHER_MEANINGS = {  # pages whose first uses of a term's word mean another thing, such as a `with` block
-    "block": "conventions formats gpu-libraries how-to sums 03_ends 04_orders", "alignment": "gpu-libraries",
-    "bias": "02_rounding pytorch",
+    "block": "conventions formats gpu-libraries how-to sums triton 03_ends 04_orders",
+    "alignment": "gpu-libraries",
+    "bias": "02_rounding pytorch triton",
     "term": "emulation-schemes", "reference": "04_orders 05_tensor_cores", "saturation": "questions",
 }  # fmt: skip
 OTHER_PHRASES = {  # words that mean another thing than the term on every page: they are no first uses, and never links

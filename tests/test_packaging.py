@@ -140,7 +140,20 @@ def test_tables_of_conftest_name_modules_and_formats():
 
 
 def test_import_loads_nothing():
-    heavy = {"numpy", "numba", "llvmlite", "ml_dtypes", "matplotlib", "cupy", "torch", "triton", "jax", "pandas", "rich", "typer"}
+    heavy = {
+        "numpy",
+        "numba",
+        "llvmlite",
+        "ml_dtypes",
+        "matplotlib",
+        "cupy",
+        "torch",
+        "triton",
+        "jax",
+        "pandas",
+        "rich",
+        "typer",
+    }
     loaded = json.loads(run_python("import floatsim, json, sys; print(json.dumps(sorted(sys.modules)))"))
     assert not heavy & {name.split(".")[0] for name in loaded}
 

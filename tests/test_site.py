@@ -83,7 +83,9 @@ def imported() -> list[api.Entry]:
     return [entry for entry in api.entries() if not entry.path.startswith(missing)]
 
 
-@pytest.mark.parametrize("page", [page for page in api.PAGES if page not in ("torch", "triton", "approx", "njit", "datasets")])
+@pytest.mark.parametrize(
+    "page", [page for page in api.PAGES if page not in ("torch", "triton", "approx", "njit", "datasets")]
+)
 def test_examples_of_data(page):
     """The strings below assignments are no docstrings: pytest does not run their examples."""
     for entry in api.entries():

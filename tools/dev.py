@@ -63,7 +63,10 @@ COMMANDS = {
                 *["tests/arrays", "tests/operators", "tests/training", "tests/hardware", "tests/test_docs.py"],
                 *["-k", LIBRARIES],
             ),
-            _pytest("tests/torch_emulation", "floatsim/torch", "tests/testing/test_real_kernels.py"),
+            _pytest(
+                *["tests/torch_emulation", "floatsim/torch", "tests/triton_interpreter"],
+                "tests/testing/test_real_kernels.py",
+            ),
             ["notebooks/run.py", "07_pytorch", "09_twin"],
         ],
     ),

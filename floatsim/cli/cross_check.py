@@ -15,6 +15,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, Json, bad_input, finish, named_format, one_line, print_json, split
 from floatsim.cli.matrix_files import READABLE
 from floatsim.cli.operand_files import Codes, Operands, code_formats, names_codes, read_operand, rounded
+from floatsim.cli.triton_files import triton_result
 from floatsim.formats import FloatFormat
 from floatsim.testing import calc_diff, compare_arrays, compare_product, identify, strength
 
@@ -76,7 +77,9 @@ def _error(error: Exception) -> BadInputError:
 
 
 def check_command(
-    out: Out,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="The result of the kernel, (..., M, N).")
+    ] = None,
     a: Annotated[str | None, typer.Option("--a", metavar="FILE", help="The operand a, (..., M, K).")] = None,
     b: Annotated[str | None, typer.Option("--b", metavar="FILE", help="The operand b, (..., K, N).")] = None,
     c: C = None,
@@ -97,6 +100,18 @@ def check_command(
         typer.Option("--unlike", help="A description that the inputs must exclude. Repeat it, or use commas."),
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the mismatches: FILE.png, FILE.svg or FILE.pdf.")] = None,
+    triton: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="In place of --out: a function of torch tensors a and b (and c) that launches a Triton kernel. The "
+            "file runs, and the kernel runs in Triton's interpreter.",
+        ),
+    ] = None,
+    dot: Annotated[
+        str, typer.Option(help="With --triton: the sums of tl.dot: hopper, or a description as for --accumulate.")
+    ] = "hopper",
+    casts: Annotated[str, typer.Option(help="With --triton: the casts to FP8: ieee or hopper.")] = "ieee",
     as_json: Json = False,
 ) -> None:
     """Compare the result of a kernel, saved in a file, with the emulated product, bit by bit. Locate the faults.
@@ -105,7 +120,11 @@ def check_command(
     """
     chosen = _format(fmt)
     excluded = [part for text in unlike or () for part in split(text)]
+    if (out is None) is (triton is None):
+        raise BadInputError("check needs one result: --out FILE, or --triton FILE.py:NAME")
     if desired is not None:
+        if out is None:
+            raise BadInputError("--desired excludes --triton")
         if any(x is not None for x in (a, b, c, accumulate, operands)) or excluded:
             raise BadInputError("--desired excludes --a, --b, --c, --accumulate, --operands and --unlike")
         given = code_formats(codes, ["out", "desired"])
@@ -118,6 +137,8 @@ def check_command(
         if a is None or b is None or accumulate is None:
             raise BadInputError("check needs --a, --b and --accumulate, such as --accumulate hopper; or --desired FILE")
         x = _read(a, b, c, out, codes, operands, chosen)
+        if triton is not None:
+            x = x._replace(out=triton_result(triton, x.a, x.b, x.c, dot=dot, casts=casts))
         compared = partial(compare_product, x.out, x.a, x.b, x.c, accumulate=accumulate, unlike=excluded)
     try:
         report = compared(format=chosen, maxulp=maxulp, equal_nan=equal_nan)

@@ -112,7 +112,7 @@ def as_matmul(
         raise TypeError(
             f"as_matmul of a function takes no grid and no {', '.join(meta) or 'parameters'}: it launches itself"
         )
-    dtype = to_torch(FloatArray(np.zeros(1, as_format(format).code_dtype), as_format(format))).dtype
+    fmt = as_format(format)
 
     def product(a: Any, b: Any, c: Any = None) -> Any:
         x, y = _tensor(a), _tensor(b)
@@ -120,7 +120,8 @@ def as_matmul(
             if is_kernel:
                 if c is not None:
                     raise TypeError("a kernel takes no addend here; wrap its launch in a function of a, b and c")
-                out = torch.zeros(*x.shape[:-1], y.shape[-1], dtype=dtype)
+                shape = (*x.shape[:-1], y.shape[-1])
+                out = to_torch(FloatArray(np.zeros(shape, fmt.code_dtype), fmt))
                 arguments = _filled(kernel, {"a": x, "b": y, "c": out}, meta)
                 kernel[grid](**arguments, **meta, num_warps=num_warps)
             else:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import floatsim as fs
 
 ROOT = Path(__file__).parents[2]
 needs_triton = pytest.mark.skipif(
@@ -17,12 +21,14 @@ needs_triton = pytest.mark.skipif(
 )
 
 
-def run(*arguments: str, interpret: str = "1") -> subprocess.CompletedProcess[str]:
-    """Run Python in the repository, with or without the interpreter."""
-    environment = os.environ | {"TRITON_INTERPRET": interpret, "PYTHONPATH": os.pathsep.join(sys.path)}
+def run(*arguments: str, interpret: str = "1", together: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run Python in the repository, with or without the interpreter; with stderr in stdout, if `together`."""
+    paths = [str(ROOT), str(ROOT / "kernels"), *filter(None, sys.path)]
+    environment = os.environ | {"TRITON_INTERPRET": interpret, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+        [sys.executable, *arguments], cwd=ROOT, env=environment, text=True, check=False, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if together else subprocess.PIPE,
+    )  # fmt: skip
 
 
 @needs_triton
@@ -31,7 +37,8 @@ def run(*arguments: str, interpret: str = "1") -> subprocess.CompletedProcess[st
 def test_in_the_interpreter(what):
     """The checks of checks.py, and the examples of the docstrings."""
     path = "floatsim/triton" if what == "examples" else f"tests/triton_interpreter/{what}"
-    found = run("-m", "pytest", path, "-q", "-x", "-p", "no:cacheprovider", "-o", "python_files=checks.py")
+    marks = ("-m", "not full") if what != "full" else ()
+    found = run("-m", "pytest", path, "-q", "-x", "-p", "no:cacheprovider", "-o", "python_files=checks.py", *marks)
     assert found.returncode == 0, found.stdout + found.stderr
     assert " passed" in found.stdout
 
@@ -58,3 +65,63 @@ def test_without_triton():
     found = run("-c", code)
     assert found.returncode
     assert "floatsim.triton needs Triton: pip install 'floatsim[triton]'" in found.stderr
+
+
+KERNELS = """
+import torch
+from tests.triton_interpreter import kernels
+
+def matmul(a, b):
+    return kernels.matmul(a, b, block=(32, 32, 32))
+
+def faulty(a, b):
+    return kernels.matmul(a, b, block=(32, 32, 32), SKIP=1)
+
+def undefined(a, b):
+    return kernels.matmul(a.double(), b.double(), block=(32, 32, 32))
+
+def failing(a, b):
+    kernels.failing_kernel[(1,)](a)
+
+kernel = kernels.matmul_kernel
+"""
+
+
+@needs_triton
+@pytest.mark.torch
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.full)], ids=["some", "all"])
+def test_the_command_check(tmp_path, every):
+    """`floatsim check --triton` runs a kernel on operands of files: equal, faulty, and bad input."""
+    rng = np.random.default_rng(0)
+    for name, shape in (("a", (32, 64)), ("b", (64, 32))):
+        np.save(tmp_path / f"{name}.npy", fs.array(rng.standard_normal(shape), "fp16").codes.view(np.float16))
+    (tmp_path / "mine.py").write_text(KERNELS, encoding="utf-8")
+    lines = {
+        "mine.py:matmul --accumulate hopper": (0, "all 1024 elements of FP32 pass"),
+        "mine.py:matmul --accumulate fp32 --dot fp32": (0, "all 1024 elements of FP32 pass"),
+        "mine.py:faulty --accumulate hopper": (1, "1024 of 1024"),
+        "mine.py:undefined --accumulate hopper": (2, "--triton: tl.dot of FP64 and FP64 was not recorded"),
+        "mine.py:failing --accumulate hopper": (3, "a fault of the kernel"),
+        "mine.py:kernel --accumulate hopper": (2, "kernel is a kernel; name a function"),
+        "mine.py:matmull --accumulate hopper": (2, "has no function 'matmull'; did you mean 'matmul'"),
+        "other.py:matmul --accumulate hopper": (2, "there is no file"),
+        "matmul --accumulate hopper": (2, "is no FILE.py:NAME"),
+        "mine.py:matmul --accumulate hopper --dot hoper": (2, "--triton: unknown accumulation 'hoper'"),
+        "mine.py:matmul --accumulate hopper --out a.npy": (2, "check needs one result"),
+    }  # fmt: skip
+    if not every:
+        lines = dict(list(lines.items())[i] for i in (0, 5, 6))
+    code = f"""import os, sys
+from floatsim import cli
+os.chdir({str(tmp_path)!r})
+for line in {list(lines)!r}:
+    try:
+        cli.main(["check", "--a", "a.npy", "--b", "b.npy", "--triton", *line.split()])
+    except SystemExit as error:
+        sys.stderr.flush()
+        print(f"exit {{error.code}}", flush=True)"""
+    found = run("-c", code, interpret="0", together=True).stdout
+    parts = re.split(r"^exit (\d)$", found, flags=re.MULTILINE)
+    assert len(parts) == 2 * len(lines) + 1, found
+    for line, shown, exit_code in zip(lines, parts[::2], parts[1::2], strict=False):
+        assert (int(exit_code), lines[line][1] in " ".join(shown.split())) == (lines[line][0], True), (line, shown)

@@ -1,9 +1,9 @@
 """The pages of the public names: one entry for each, with signature, parameters, example, and where it is explained.
 
 `entries()` reads the docstrings at run time, because decorators fill many of them in. The text of a datum is the string
-below its assignment, which exists in the source only. `floatsim.torch` and `floatsim.triton` are read from their source, so that the
-pages need no PyTorch. `markdown(page)` is the text of one page. tests/test_site.py checks every entry, and runs the examples of
-data; pytest runs those of functions and classes.
+below its assignment, which exists in the source only. `floatsim.torch` and `floatsim.triton` are read from their
+source, so that the pages need no PyTorch. `markdown(page)` is the text of one page. tests/test_site.py checks every
+entry, and runs the examples of data; pytest runs those of functions and classes.
 """
 
 from __future__ import annotations
