@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from floatsim.accumulation.library_rules import NotDescribedError
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, one_line
 from floatsim.formats._validation import name_hint
@@ -66,6 +67,6 @@ def triton_result(
     operands = (a, b) if c is None else (a, b, c)
     try:
         found: FloatArray = as_matmul(function, dot=dot, casts=casts)(*operands)
-    except UndefinedOperationError as error:
+    except (UndefinedOperationError, NotDescribedError) as error:
         raise BadInputError(f"--triton: {one_line(error)}") from None
     return found

@@ -84,6 +84,10 @@ class Dots:
                 f"tl.dot of {a.format.name} and {b.format.name} was not recorded on an H200; recorded: {recorded}"
             )
         *batch, rows, terms = a.shape
+        least = 32 if a.format in (E4M3, E5M2) else 16  # triton/backends/nvidia/compiler.py, min_dot_size
+        if terms < least:
+            text = f"tl.dot of {a.format.name} with K = {terms} was not recorded on an H200; use K >= {least}"
+            raise UndefinedOperationError(text)
         wgmma = not batch and rows >= _WGMMA_ROWS and call.warps >= _WGMMA_WARPS
         imprecise = call.imprecise if a.format in (E4M3, E5M2) else None
         named = _PRECISIONS[precision]

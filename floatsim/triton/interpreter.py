@@ -17,14 +17,15 @@ from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 
 from floatsim.accumulation import AccumulationLike
+from floatsim.accumulation.library_rules import NotDescribedError
 from floatsim.formats._validation import as_index, name_hint
-from floatsim.triton import arithmetic, reductions
+from floatsim.triton.arithmetic import FUNCTIONS, fused, high_product, in_numbers, of_function
 from floatsim.triton.casts import CASTS, cast
 from floatsim.triton.dots import PRECISIONS, DotCall, Dots
 from floatsim.triton.errors import UndefinedOperationError
 from floatsim.triton.handles import STORED_AS_INTEGERS, format_of, is_float
 from floatsim.triton.launches import check_grid, check_operations
-from floatsim.triton.reductions import Sums
+from floatsim.triton.reductions import Sums, extremes, scanned
 from floatsim.triton.versions import check_triton
 
 __all__ = ["interpret"]
@@ -77,7 +78,7 @@ def _launch(own: _Definitions, original: _Method, self: Any, *args: Any, **kwarg
             cause: BaseException | None = error
             while isinstance(cause, InterpreterError):
                 cause = cause.__cause__
-            if isinstance(cause, UndefinedOperationError):
+            if isinstance(cause, UndefinedOperationError | NotDescribedError):
                 raise cause from None
             raise
 
@@ -125,30 +126,30 @@ def _fp_to_fp(own: _Definitions, original: _Method, self: Any, x: Any, dtype: An
 
 
 def _binary(own: _Definitions, original: _Method, self: Any, a: Any, b: Any, op: Any) -> Any:
-    return arithmetic.in_numbers(original, self, (a, b), (op,))
+    return in_numbers(original, self, (a, b), (op,))
 
 
 def _unary(own: _Definitions, original: _Method, self: Any, x: Any, op: Any) -> Any:
-    return arithmetic.in_numbers(original, self, (x,), (op,))
+    return in_numbers(original, self, (x,), (op,))
 
 
 def _ternary(own: _Definitions, original: _Method, self: Any, a: Any, b: Any, c: Any, op: Any) -> Any:
     if op is np.where:
         return original(self, a, b, c, op)
-    return arithmetic.in_numbers(original, self, (a, b, c), (op,))
+    return in_numbers(original, self, (a, b, c), (op,))
 
 
 def _fma(own: _Definitions, original: _Method, self: Any, a: Any, b: Any, c: Any) -> Any:
-    return arithmetic.fused(a, b, c)
+    return fused(a, b, c)
 
 
 def _umulhi(own: _Definitions, original: _Method, self: Any, a: Any, b: Any) -> Any:
-    return arithmetic.high_product(a, b)
+    return high_product(a, b)
 
 
 def _function(name: str) -> _Method:
     def method(own: _Definitions, original: _Method, self: Any, x: Any) -> Any:
-        return arithmetic.of_function(arithmetic.FUNCTIONS[name], x)
+        return of_function(FUNCTIONS[name], x)
 
     return method
 
@@ -179,13 +180,13 @@ def _min_max(
 ) -> Any:
     each = x[0] if isinstance(x, tuple) else x
     smallest = val_reduce_op in (np.nanmin, np.min)
-    found = reductions.extremes(each, self.axis, self.keep_dims, smallest, idx_reduce_op)
+    found = extremes(each, self.axis, self.keep_dims, smallest, idx_reduce_op)
     return original(self, x, val_reduce_op, idx_reduce_op) if found is None else found
 
 
 def _scan(kind: str) -> _Method:
     def method(own: _Definitions, original: _Method, self: Any, x: Any) -> Any:
-        found = reductions.scanned(x, self.axis, kind)
+        found = scanned(x, self.axis, kind)
         return original(self, x) if found is None else [found]
 
     return method
@@ -205,7 +206,7 @@ _METHODS: tuple[tuple[Any, str, _Method], ...] = (
     (interpreter.InterpreterBuilder, "ternary_op", _ternary),
     (interpreter.InterpreterBuilder, "create_fma", _fma),
     (interpreter.InterpreterBuilder, "create_umulhi", _umulhi),
-    *((interpreter.InterpreterBuilder, name, _function(name)) for name in arithmetic.FUNCTIONS),
+    *((interpreter.InterpreterBuilder, name, _function(name)) for name in FUNCTIONS),
     (interpreter.InterpreterBuilder, "create_atomic_rmw", _atomic),
     (interpreter.InterpreterBuilder, "create_descriptor_load", _descriptor_load),
     (interpreter.ReduceOps, "sum", _sum),
@@ -306,6 +307,8 @@ def interpret(
     UndefinedOperationError
         In the block, for a kernel with an operation that has no definition, before the kernel runs where the code names
         the operation.
+    NotDescribedError
+        A ValueError: in the block, for arguments of `tl.dot` that were not recorded.
 
     Examples
     --------

@@ -449,6 +449,9 @@ def test_operations_without_a_definition():
             kernels.matmul(a, b, block=(16, 16, 32), PRECISION="bf16x3")
         with pytest.raises(ftl.UndefinedOperationError, match="FP64 and FP64 was not recorded"):
             kernels.matmul(a.double(), b.double(), block=(16, 16, 32))
+        x, y = (each.to(torch.float8_e4m3fn) for each in (a, b))
+        with pytest.raises(fs.NotDescribedError, match=r"max_num_imprecise_acc=32 with mma\.sync was not recorded"):
+            kernels.recorded_dot(x, y, 32, 32, 0, 0, 4)
 
 
 # -- kernels as functions ----------------------------------------------------------------------------------------------

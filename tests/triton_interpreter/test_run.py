@@ -33,12 +33,13 @@ def run(*arguments: str, interpret: str = "1", together: bool = False) -> subpro
 
 @needs_triton
 @pytest.mark.torch
-@pytest.mark.parametrize("what", ["checks.py", "examples"])
-def test_in_the_interpreter(what):
-    """The checks of checks.py, and the examples of the docstrings."""
-    path = "floatsim/triton" if what == "examples" else f"tests/triton_interpreter/{what}"
-    marks = ("-m", "not full") if what != "full" else ()
-    found = run("-m", "pytest", path, "-q", "-x", "-p", "no:cacheprovider", "-o", "python_files=checks.py", *marks)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.full)], ids=["some", "all"])
+def test_in_the_interpreter(every):
+    """The checks of checks.py, and the examples of the docstrings; only some of them in the quick tests."""
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "python_files=checks.py"]
+    if not every:
+        options += ["-k", "restored or saturate or warps=4 or version or floatsim.triton"]
+    found = run("-m", "pytest", "tests/triton_interpreter/checks.py", "floatsim/triton", *options)
     assert found.returncode == 0, found.stdout + found.stderr
     assert " passed" in found.stdout
 
