@@ -649,8 +649,14 @@ class CheckpointScheme:
         The tensors that may be missing.
     rule : str
         How a number follows from its code, as text.
+    read : function
+        It takes the stored tensors of a weight, checks them, and returns how rows are decoded.
     layouts : str
         The layouts of `fs.quantization.PACKED_LAYOUTS` of the codes.
+    fits : function
+        It takes the stored tensors, and returns whether they are of this scheme, if names and dtypes do not tell.
+    weight : str
+        What is added to the common part of the names, for the name of the weight.
 
     Examples
     --------
@@ -669,7 +675,6 @@ class CheckpointScheme:
     layouts: str = ""
     fits: Callable[[Parts], bool] = field(default=lambda parts: True, repr=False)
     weight: str = ".weight"
-    """What is added to the common part of the names, for the name of the weight."""
 
 
 _INT8_SCALES = {".weight": "I8", ".weight_scale": _SCALES}
