@@ -653,7 +653,7 @@ class CheckpointScheme:
         It takes the stored tensors of a weight, checks them, and returns how rows are decoded.
     layouts : str
         The layouts of `fs.quantization.PACKED_LAYOUTS` of the codes.
-    fits : function
+    fits : function, optional
         It takes the stored tensors, and returns whether they are of this scheme, if names and dtypes do not tell.
     weight : str
         What is added to the common part of the names, for the name of the weight.
@@ -673,7 +673,7 @@ class CheckpointScheme:
     read: Callable[[Parts], Weight] = field(repr=False)
     optional: Mapping[str, str] = field(default_factory=dict)
     layouts: str = ""
-    fits: Callable[[Parts], bool] = field(default=lambda parts: True, repr=False)
+    fits: Callable[[Parts], bool] | None = field(default=None, repr=False)
     weight: str = ".weight"
 
 
@@ -778,7 +778,7 @@ def recognized(
                     if base + part in stored and _is_of(stored[base + part], dtypes)}  # fmt: skip
             parts = Parts(base + row.weight, {part: stored[each] for part, each in (names | more).items()}, config(),
                           metadata)  # fmt: skip
-            if row.fits(parts):
+            if row.fits is None or row.fits(parts):
                 found[name] = row, parts
                 used |= set(names.values()) | set(more.values())
     return found
