@@ -649,8 +649,14 @@ class CheckpointScheme:
         The tensors that may be missing.
     rule : str
         How a number follows from its code, as text.
+    read : function
+        It takes the stored tensors of a weight, checks them, and returns how rows are decoded.
     layouts : str
         The layouts of `fs.quantization.PACKED_LAYOUTS` of the codes.
+    fits : function, optional
+        It takes the stored tensors, and returns whether they are of this scheme, if names and dtypes do not tell.
+    weight : str
+        What is added to the common part of the names, for the name of the weight.
 
     Examples
     --------
@@ -667,9 +673,8 @@ class CheckpointScheme:
     read: Callable[[Parts], Weight] = field(repr=False)
     optional: Mapping[str, str] = field(default_factory=dict)
     layouts: str = ""
-    fits: Callable[[Parts], bool] = field(default=lambda parts: True, repr=False)
+    fits: Callable[[Parts], bool] | None = field(default=None, repr=False)
     weight: str = ".weight"
-    """What is added to the common part of the names, for the name of the weight."""
 
 
 _INT8_SCALES = {".weight": "I8", ".weight_scale": _SCALES}
@@ -773,7 +778,7 @@ def recognized(
                     if base + part in stored and _is_of(stored[base + part], dtypes)}  # fmt: skip
             parts = Parts(base + row.weight, {part: stored[each] for part, each in (names | more).items()}, config(),
                           metadata)  # fmt: skip
-            if row.fits(parts):
+            if row.fits is None or row.fits(parts):
                 found[name] = row, parts
                 used |= set(names.values()) | set(more.values())
     return found

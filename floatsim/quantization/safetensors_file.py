@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,7 +32,6 @@ _CONFIGS = ("config.json", "quantize_config.json", "quant_config.json", "hf_quan
 """The files beside a checkpoint that describe its quantization, in the order in which they are looked up."""
 
 
-@dataclass(frozen=True, repr=False)
 class SafetensorsTensor:
     """A weight or a plain tensor of a safetensors file. Its bytes are read when they are used.
 
@@ -59,9 +58,14 @@ class SafetensorsTensor:
 
     name: str
     parts: dict[str, StoredTensor]
-    scheme: CheckpointScheme | None = None
-    _parts: Parts | None = field(default=None, compare=False)
-    _lacks: str = field(default="", compare=False)
+    scheme: CheckpointScheme | None
+
+    def __init__(
+        self, name: str, stored: StoredTensor | Parts, scheme: CheckpointScheme | None = None, lacks: str = ""
+    ) -> None:
+        parts = stored.tensors.values() if isinstance(stored, Parts) else (stored,)
+        self.name, self.scheme, self.parts = name, scheme, {part.name: part for part in parts}
+        self._parts, self._lacks = stored if isinstance(stored, Parts) else None, lacks
 
     def __repr__(self) -> str:
         return f"SafetensorsTensor(name={self.name!r}, type={self.type!r}, {len(self.parts)} stored tensors)"
@@ -284,12 +288,11 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
         for name, stored in self.stored.items():
             if name in weights:
                 scheme, parts = weights[name]
-                by_name = {part.name: part for part in parts.tensors.values()}
-                found = SafetensorsTensor(parts.name, by_name, scheme, parts)
+                found = SafetensorsTensor(parts.name, parts, scheme)
             elif name in used:
                 continue
             else:
-                found = SafetensorsTensor(name, {name: stored}, None, None, missing_parts(name, self.stored))
+                found = SafetensorsTensor(name, stored, None, missing_parts(name, self.stored))
             if found.name in tensors:
                 raise ValueError(f"{self.path}: {found.name!r:.80} is the name of two weights")
             tensors[found.name] = found
