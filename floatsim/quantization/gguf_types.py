@@ -20,7 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
-from floatsim.emulator.elementwise.block_scales import unpacked_codes, unpacked_points, unpacked_runs
+from floatsim.emulator.elementwise.block_scales import (
+    unpacked_codes,
+    unpacked_fields,
+    unpacked_points,
+    unpacked_runs,
+)
 from floatsim.formats import FP16, FP32
 from floatsim.formats._validation import every_name_hint
 from floatsim.quantization.integer import INT4, INT5, INT6, INT8, TERNARY, UINT2, UINT4, UINT5, IntegerFormat
@@ -175,28 +180,45 @@ def _float(blocks: Array, byte: int) -> Array:
     return _half(blocks, byte).astype(np.float32)
 
 
-def _fields(numbers: Array, shifts: Iterable[int], mask: int) -> Array:
-    """Return the fields of each number one after the other, (blocks, numbers * fields)."""
-    amounts = np.fromiter(shifts, numbers.dtype)
-    spread: Array = (numbers[:, :, None] >> amounts) & numbers.dtype.type(mask)
-    return spread.reshape(len(numbers), -1)
+Piece: TypeAlias = tuple[int, int, int, int]
 
 
-def _q3_scales(blocks: Array) -> Array:
-    """Return the 16 scales of Q3_K, 6 bits each: the low 4 bits in 8 bytes, the high 2 bits in 4 bytes."""
-    low, high = blocks[:, 96:104], blocks[:, 104:108]
-    low = np.concatenate([low & 15, low >> 4], axis=1)
-    high = np.concatenate([(high >> k) & 3 for k in (0, 2, 4, 6)], axis=1)
-    scales: Array = (low | high << 4).astype(np.int8) - np.int8(32)
-    return scales
+def _field(byte: int, shift: int, width: int, left: int = 0) -> list[Piece]:
+    """Return the pieces of a field of little-endian bytes: it begins at bit `shift` of the bytes from `byte` on."""
+    pieces = []
+    while width:
+        byte, shift = byte + shift // 8, shift % 8
+        bits = min(width, 8 - shift)
+        pieces.append((byte, shift, (1 << bits) - 1, left))
+        byte, shift, width, left = byte + 1, 0, width - bits, left + bits
+    return pieces
 
 
-def _q4_scales(blocks: Array) -> tuple[Array, Array]:
-    """Return the 8 scales and the 8 minima of Q4_K and Q5_K, 6 bits each in 12 bytes."""
-    a, b, c = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
-    scales = np.concatenate([a & 63, (c & 15) | (a >> 2 & 48)], axis=1)
-    minima = np.concatenate([b & 63, (c >> 4) | (b >> 2 & 48)], axis=1)
-    return scales, minima
+class Fields:
+    """Numbers of a block that are made of fields: `pieces(k)` are those of the number k. They are shifted by `bias`."""
+
+    def __init__(self, count: int, pieces: Callable[[int], list[Piece]], dtype: Any = np.uint8, bias: int = 0) -> None:
+        rows = [pieces(k) for k in range(count)]
+        length = max(map(len, rows))
+        self._pieces = np.array([row + [(0, 0, 0, 0)] * (length - len(row)) for row in rows], np.int64)
+        self._dtype, self._bias = np.dtype(dtype), bias
+
+    def __call__(self, blocks: Array) -> Array:
+        """Return the numbers (blocks, count) of blocks (blocks, bytes)."""
+        numbers = unpacked_fields(blocks, self._pieces, self._dtype)
+        return numbers.view(np.int8) - np.int8(self._bias) if self._bias else numbers
+
+
+def _nibbles(byte: int, count: int) -> Fields:
+    """Return numbers of 4 bits, the first one in the low bits of a byte."""
+    return Fields(count, lambda k: _field(byte, 4 * k, 4))
+
+
+_Q3_SCALES = Fields(16, lambda k: _field(96 + k % 8, k // 8 * 4, 4) + _field(104 + k % 4, k // 4 * 2, 2, 4), bias=32)
+"""The scales of Q3_K, 6 bits each: the low 4 bits in 8 bytes, the high 2 bits in 4 bytes."""
+_Q4_SCALES = Fields(8, lambda k: _field(4 + k, 0, 6) if k < 4 else _field(8 + k, 0, 4) + _field(k, 6, 2, 4))
+_Q4_MINIMA = Fields(8, lambda k: _field(8 + k, 0, 6) if k < 4 else _field(8 + k, 4, 4) + _field(4 + k, 6, 2, 4))
+"""The 8 scales and the 8 minima of Q4_K and Q5_K, 6 bits each in 12 bytes."""
 
 
 def _affine(codes: Packing, d: int, offset: int) -> Callable[[Array], Parts]:
@@ -228,13 +250,13 @@ def _q2_k(blocks: Array) -> Parts:
 
 
 def _q3_k(blocks: Array) -> Parts:
-    return Parts(_PACKINGS["Q3_K"](blocks), _times(_float(blocks, 108), _q3_scales(blocks)))
+    return Parts(_PACKINGS["Q3_K"](blocks), _times(_float(blocks, 108), _Q3_SCALES(blocks)))
 
 
 def _with_minima(codes: Packing) -> Callable[[Array], Parts]:
     def parts(blocks: Array) -> Parts:
-        scales, minima = _q4_scales(blocks)
-        return Parts(codes(blocks), _times(_float(blocks, 0), scales), -_times(_float(blocks, 2), minima))
+        d, low = (_times(_float(blocks, 0), _Q4_SCALES(blocks)), -_times(_float(blocks, 2), _Q4_MINIMA(blocks)))
+        return Parts(codes(blocks), d, low)
 
     return parts
 
@@ -247,10 +269,11 @@ def _q8_k(blocks: Array) -> Parts:
     return Parts(_PACKINGS["Q8_K"](blocks), _view(blocks, 0, 4, "<f4"))
 
 
+_IQ4_SCALES = Fields(8, lambda k: _field(4, 4 * k, 4) + _field(2, 2 * k, 2, 4), bias=32)
+
+
 def _iq4_xs(blocks: Array) -> Parts:
-    high = _fields(_view(blocks, 2, 4, "<u2"), range(0, 16, 2), 3).astype(np.uint8)
-    scales = (_fields(blocks[:, 4:8], (0, 4), 15) | high << 4).astype(np.int8) - np.int8(32)
-    return Parts(_PACKINGS["IQ4_XS"](blocks), _times(_float(blocks, 0), scales))
+    return Parts(_PACKINGS["IQ4_XS"](blocks), _times(_float(blocks, 0), _IQ4_SCALES(blocks)))
 
 
 _PACKINGS = {
@@ -322,16 +345,6 @@ def _eighths(delta: int) -> Array:
     return np.concatenate([points + np.int8(delta), points - np.int8(delta)])
 
 
-_SIGNS = np.array([k | (k.bit_count() & 1) << 7 for k in range(128)], np.uint8)
-"""The signs of eight elements: seven bits, and an eighth so that the number of negative elements is even."""
-
-
-def _words(blocks: Array, byte: int, step: int) -> tuple[Array, Array]:
-    """Return the sign bytes and the scales, 4 bits each, of 32-bit words: four times 7 bits, then the scale."""
-    words = np.ascontiguousarray(_view(blocks, byte, blocks.shape[1], "<u4")[:, ::step])
-    return _SIGNS[_fields(words, (0, 7, 14, 21), 127)], (words >> 28).astype(np.float32)
-
-
 def _halved(d: Array, scales: Array, unit: float) -> Array:
     """Return d * (1/2 + scale) * unit in float32."""
     with np.errstate(all="ignore"):
@@ -344,57 +357,86 @@ def _odd(d: Array, scales: Array) -> Array:
     return _times(d, 2 * scales.astype(np.int32) + 1)
 
 
-def _iq2_xxs(blocks: Array) -> Parts:
-    index = blocks[:, 2:].reshape(-1, 8, 8)[:, :, :4].reshape(-1, 32)
-    signs, scales = _words(blocks, 6, 2)
-    return Parts(unpacked_points(index, signs, grid_of("IQ2_XXS")), _halved(_float(blocks, 0), scales, 0.25))
+class Points(NamedTuple):
+    """Where a block has the points of a grid, the signs of eight elements each, and the integer scales of groups."""
+
+    index: Fields
+    signs: Fields
+    scales: Fields
+    even: bool = False
+    """Whether signs have seven bits: an eighth one makes the number of negative elements even."""
 
 
-def _iq2_xs(blocks: Array) -> Parts:
-    words = _view(blocks, 2, 66, "<u2")
-    scales = _fields(blocks[:, 66:74], (0, 4), 15)
-    codes = unpacked_points(words & 511, _SIGNS[words >> 9], grid_of("IQ2_XS"))
-    return Parts(codes, _halved(_float(blocks, 0), scales, 0.25))
+def _codes(name: str, blocks: Array) -> Array:
+    """Return the codes of the points of blocks, with signs."""
+    fields = _POINTS[name]
+    return unpacked_points(fields.index(blocks), fields.signs(blocks), grid_of(name), fields.even)
 
 
-def _iq2_s(blocks: Array) -> Parts:
-    high = _fields(blocks[:, 66:74], (0, 2, 4, 6), 3).astype(np.uint16)
-    scales = _fields(blocks[:, 74:82], (0, 4), 15)
-    codes = unpacked_points(blocks[:, 2:34] | high << 8, blocks[:, 34:66], grid_of("IQ2_S"))
-    return Parts(codes, _halved(_float(blocks, 0), scales, 0.25))
+def _with_halves(name: str, unit: float) -> Callable[[Array], Parts]:
+    """Return the function of a type with scales d * (1/2 + s) * unit."""
+    return lambda blocks: Parts(_codes(name, blocks), _halved(_float(blocks, 0), _POINTS[name].scales(blocks), unit))
 
 
-def _iq3_xxs(blocks: Array) -> Parts:
-    signs, scales = _words(blocks, 66, 1)
-    codes = unpacked_points(blocks[:, 2:66], signs, grid_of("IQ3_XXS"))
-    return Parts(codes, _halved(_float(blocks, 0), scales, 0.5))
+_POINTS = {
+    "IQ2_XXS": Points(
+        Fields(32, lambda k: _field(2 + 8 * (k // 4) + k % 4, 0, 8), np.uint16),
+        Fields(32, lambda k: _field(6 + 8 * (k // 4), 7 * (k % 4), 7)),
+        Fields(8, lambda k: _field(6 + 8 * k, 28, 4)),
+        even=True,
+    ),
+    "IQ2_XS": Points(
+        Fields(32, lambda k: _field(2 + 2 * k, 0, 9), np.uint16),
+        Fields(32, lambda k: _field(2 + 2 * k, 9, 7)),
+        _nibbles(66, 16),
+        even=True,
+    ),
+    "IQ2_S": Points(
+        Fields(32, lambda k: _field(2 + k, 0, 8) + _field(66, 2 * k, 2, 8), np.uint16),
+        Fields(32, lambda k: _field(34 + k, 0, 8)),
+        _nibbles(74, 16),
+    ),
+    "IQ3_XXS": Points(
+        Fields(64, lambda k: _field(2 + k, 0, 8), np.uint16),
+        Fields(32, lambda k: _field(66 + 4 * (k // 4), 7 * (k % 4), 7)),
+        Fields(8, lambda k: _field(66 + 4 * k, 28, 4)),
+        even=True,
+    ),
+    "IQ3_S": Points(
+        Fields(64, lambda k: _field(2 + k, 0, 8) + _field(66, k, 1, 8), np.uint16),
+        Fields(32, lambda k: _field(74 + k, 0, 8)),
+        _nibbles(106, 8),
+    ),
+}
 
 
 def _iq3_s(blocks: Array) -> Parts:
-    high = _fields(blocks[:, 66:74], range(8), 1).astype(np.uint16)
-    codes = unpacked_points(blocks[:, 2:66] | high << 8, blocks[:, 74:106], grid_of("IQ3_S"))
-    return Parts(codes, _odd(_float(blocks, 0), _fields(blocks[:, 106:110], (0, 4), 15)))
+    return Parts(_codes("IQ3_S", blocks), _odd(_float(blocks, 0), _POINTS["IQ3_S"].scales(blocks)))
 
 
-def _iq1(index: Array, negative: Array) -> Array:
-    """Return the codes of points of the grid, plus 1/8, or minus 1/8 where `negative` is 1."""
-    signs = np.zeros(index.shape, np.uint8)
-    return unpacked_points(index | negative.astype(np.uint16) << 11, signs, _eighths(1))
+def _iq1(index: Array) -> Array:
+    """Return the codes of points of the grid, plus 1/8, or minus 1/8 where bit 11 of the index is set."""
+    return unpacked_points(index, np.zeros(index.shape, np.uint8), _eighths(1))
+
+
+_IQ1_S_INDEX = Fields(
+    32, lambda k: _field(2 + k, 0, 8) + _field(34 + k // 4 * 2, k % 4 * 3, 3, 8) + _field(35 + k // 4 * 2, 7, 1, 11),
+    np.uint16,
+)  # fmt: skip
+_IQ1_S_SCALES = Fields(8, lambda k: _field(34 + 2 * k, 12, 3))
+_IQ1_M_INDEX = Fields(32, lambda k: _field(k, 0, 8) + _field(32, 4 * k, 4, 8), np.uint16)
+_IQ1_M_SCALES = Fields(16, lambda k: _field(48 + k // 4 * 2, k % 4 * 3, 3))
+_IQ1_M_SCALE = Fields(1, lambda k: [piece for j in range(4) for piece in _field(49 + 2 * j, 4, 4, 4 * j)], np.uint16)
+"""The FP16 scale of a block of IQ1_M: the highest four bits of each of four words."""
 
 
 def _iq1_s(blocks: Array) -> Parts:
-    words = _view(blocks, 34, 50, "<u2")
-    index = blocks[:, 2:34] | _fields(words, (0, 3, 6, 9), 7) << 8
-    return Parts(_iq1(index, np.repeat(words >> 15, 4, axis=1)), _odd(_float(blocks, 0), words >> 12 & 7))
+    return Parts(_iq1(_IQ1_S_INDEX(blocks)), _odd(_float(blocks, 0), _IQ1_S_SCALES(blocks)))
 
 
 def _iq1_m(blocks: Array) -> Parts:
-    words = _view(blocks, 48, 56, "<u2")
-    d = (words & 0xF000) >> np.array([12, 8, 4, 0], np.uint16)
-    whole = np.bitwise_or.reduce(d, axis=1, keepdims=True).view(np.float16).astype(np.float32)
-    high = _fields(blocks[:, 32:48], (0, 4), 15).astype(np.uint16)
-    codes = _iq1(blocks[:, :32] | (high & 7) << 8, high >> 3)
-    return Parts(codes, _odd(whole, _fields(words, (0, 3, 6, 9), 7)))
+    d = _IQ1_M_SCALE(blocks).view(np.float16).astype(np.float32)
+    return Parts(_iq1(_IQ1_M_INDEX(blocks)), _odd(d, _IQ1_M_SCALES(blocks)))
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -420,13 +462,13 @@ _ROWS = (
     GgufType("Q5_K", 13, 256, 176, 32, UINT5, _with_minima(_PACKINGS["Q5_K"])),
     GgufType("Q6_K", 14, 256, 210, 16, INT6, _q6_k),
     GgufType("Q8_K", 15, 256, 292, 256, INT8, _q8_k),
-    GgufType("IQ2_XXS", 16, 256, 66, 32, _IQ2, _iq2_xxs),
-    GgufType("IQ2_XS", 17, 256, 74, 16, _IQ2, _iq2_xs),
-    GgufType("IQ3_XXS", 18, 256, 98, 32, _IQ3_XXS, _iq3_xxs),
+    GgufType("IQ2_XXS", 16, 256, 66, 32, _IQ2, _with_halves("IQ2_XXS", 0.25)),
+    GgufType("IQ2_XS", 17, 256, 74, 16, _IQ2, _with_halves("IQ2_XS", 0.25)),
+    GgufType("IQ3_XXS", 18, 256, 98, 32, _IQ3_XXS, _with_halves("IQ3_XXS", 0.5)),
     GgufType("IQ1_S", 19, 256, 50, 32, _IQ1, _iq1_s),
     GgufType("IQ4_NL", 20, 32, 18, 32, _FOUR, _plain(_PACKINGS["IQ4_NL"])),
     GgufType("IQ3_S", 21, 256, 110, 32, _IQ3_S, _iq3_s),
-    GgufType("IQ2_S", 22, 256, 82, 16, _IQ2, _iq2_s),
+    GgufType("IQ2_S", 22, 256, 82, 16, _IQ2, _with_halves("IQ2_S", 0.25)),
     GgufType("IQ4_XS", 23, 256, 136, 32, _FOUR, _iq4_xs),
     GgufType("IQ1_M", 29, 256, 56, 16, _IQ1, _iq1_m),
     GgufType("TQ1_0", 34, 256, 54, 256, TERNARY, _plain(_PACKINGS["TQ1_0"], 52)),

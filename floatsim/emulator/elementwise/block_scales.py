@@ -35,7 +35,8 @@ __all__ = [
     "Blocks", "LookUp", "Piece", "UnpackedRuns", "affine_values", "environment_is_default", "float_codes",
     "float_values", "in_pieces", "integer_codes", "integer_values", "largest", "largest_of_piece", "largest_of_signs",
     "largest_of_signs_of_piece", "nearest", "numbers_of", "nvfp4_scales", "pieces", "powers_of_two", "scaled",
-    "shift_to_codes", "table_values", "unpacked_codes", "unpacked_points", "unpacked_runs", "usable_scales",
+    "shift_to_codes", "table_values", "unpacked_codes", "unpacked_fields", "unpacked_points", "unpacked_runs",
+    "usable_scales",
 ]  # fmt: skip
 
 _PIECE = 1 << 17  # elements: three arrays of float32 fit in 2 MiB; 2**15 took 1.3 times as long (November 2026)
@@ -613,7 +614,7 @@ def unpacked_runs(runs: Array, bias: int, table: Array | None) -> UnpackedRuns:
         if kind == packed_loops.FIELDS:
             shift = 9 - factor.bit_length() - (base.bit_length() - 1)
             words[k] = shift, (base - 1) * 0x0101010101010101, place.bit_length() - 1
-    entries = _NO_TABLE if table is None or bits_only else table
+    entries = _NO_TABLE if table is None or bits_only else table[:16]
     return UnpackedRuns(kinds, words, spread.view("<u8").ravel(), bias, entries.view(np.uint8))
 
 
@@ -630,23 +631,42 @@ def unpacked_codes(blocks: Array, size: int, runs: UnpackedRuns) -> Array:
     return out
 
 
+def unpacked_fields(blocks: Array, pieces: Array, dtype: Any) -> Array:
+    """Return unsigned numbers (blocks, numbers) that are made of fields of bytes of blocks (blocks, bytes).
+
+    `pieces` is int64 (numbers, pieces, 4): the byte, a shift to the right, a mask, and a shift to the left; a piece
+    with the mask 0 is none.
+    """
+    out, source = np.empty((len(blocks), len(pieces)), dtype), np.ascontiguousarray(blocks)
+
+    def work(part: slice) -> None:
+        packed_loops.fields(source[part], pieces, out[part])
+
+    _in_rows("unpack", len(out), max(8 * out.shape[1], 1), work)
+    return out
+
+
 _MASKS = (np.uint8(255) * _WHOLE_BYTES).view("<u8").ravel()
 """For each byte of signs, a byte of ones for each negative element."""
+_MASKS_OF_EVEN = _MASKS[[k | (k.bit_count() & 1) << 7 for k in range(128)]]
+"""For each seven bits of signs: an eighth one makes the number of negative elements even."""
 
 
-def unpacked_points(index: Array, signs: Array, grid: Array) -> Array:
+def unpacked_points(index: Array, signs: Array, grid: Array, even: bool = False) -> Array:
     """Return the points (blocks, elements) of a grid, int8 (points, 4 or 8), with signs.
 
     `index` is (blocks, points). `signs` is (blocks, elements / 8): the lowest bit of a byte is the first element. The
-    points have no zeros, or there are no signs.
+    points have no zeros, or there are no signs. With `even` a number of signs has seven bits, and the eighth element is
+    negative if an odd number of the others is.
     """
+    masks = _MASKS_OF_EVEN if even else _MASKS
     width = grid.shape[1]
     words = np.ascontiguousarray(grid).view(f"<u{width}").ravel().astype(np.uint64)
     out = np.empty((len(index), index.shape[1] * width), np.int8)
 
     def work(part: slice) -> None:
         flat = np.ascontiguousarray(index[part]).reshape(-1), np.ascontiguousarray(signs[part]).reshape(-1)
-        packed_loops.points(*flat, words, _MASKS, out[part].reshape(-1).view(np.uint64))
+        packed_loops.points(*flat, words, masks, out[part].reshape(-1).view(np.uint64))
 
     _in_rows("unpack", out.shape[0], out.shape[1], work)
     return out

@@ -27,8 +27,8 @@ def unpack(data, nbytes, runs, words_of_runs, spread, bias, table, codes, words)
     eight elements. A row of `words_of_runs` is (shift, mask, place): eight elements are
     ((word >> shift) & mask) << place. Eight elements of BITS are the entry of `spread` for a byte. A digit of TRITS is
     ((byte * factor mod 256) * 3) >> 8. A run writes its elements or, if it `adds`, completes them. `bias` is
-    subtracted from codes below 128. The codes are indices of `table`, if that is not empty. `words` is the memory of
-    `codes`.
+    subtracted from codes below 128. The codes are indices of `table`, if that is not empty. `words`
+    is the memory of `codes`.
     """
     wide_vectors()
     count = data.size // nbytes
@@ -40,16 +40,16 @@ def unpack(data, nbytes, runs, words_of_runs, spread, bias, table, codes, words)
         for r in range(runs.shape[0]):
             kind, start, n, byte, factor, adds = runs[r]
             right, mask, left = words_of_runs[r]
-            own, place = n >> 3, start >> 3
+            n_words, place = n >> 3, start >> 3
             if kind == FIELDS:
                 for i in range(first, stop):
-                    for j in range(own):
+                    for j in range(n_words):
                         digits = shifted_right(load_word(data, i * nbytes + byte + 8 * j), right) & mask
                         word = i * length + place + j
                         words[word] = digits << left | (words[word] if adds else _NONE)
             elif kind == BITS:
                 for i in range(first, stop):
-                    for j in range(own):
+                    for j in range(n_words):
                         word = i * length + place + j
                         words[word] = spread[data[i * nbytes + byte + j]] | (words[word] if adds else _NONE)
             else:
@@ -57,14 +57,17 @@ def unpack(data, nbytes, runs, words_of_runs, spread, bias, table, codes, words)
                     for j in range(n):
                         codes[i * size + start + j] = (((data[i * nbytes + byte + j] * factor) & 255) * 3) >> 8
         if bias:
-            for j in range(first * length, stop * length):
-                words[j] = ((words[j] | _TOPS) - less) ^ _TOPS
+            part = words[first * length : stop * length]
+            for j in range(part.size):
+                part[j] = ((part[j] | _TOPS) - less) ^ _TOPS
         if table.size:
-            for j in range(first * size, stop * size):
-                codes[j] = table[codes[j]]
+            own = codes[first * size : stop * size]
+            for j in range(own.size):
+                own[j] = table[own[j]]
 
 
 _HALF = np.uint64(32)
+_BLOCKS = 64  # whose bytes stay in the first cache level from number to number
 
 
 @kernel
@@ -84,3 +87,22 @@ def points(index, signs, grid, masks, out):
             mask = masks[signs[i]]
             word = grid[index[2 * i]] | (grid[index[2 * i + 1]] << _HALF)
             out[i] = (word ^ mask) + (mask & _ONES)
+
+
+@kernel
+def fields(blocks, pieces, out):
+    """Write numbers (blocks, numbers) that are made of fields of the bytes of blocks, (blocks, bytes).
+
+    `pieces` is (numbers, pieces, 4): the byte of the block, a shift to the right, a mask, and a shift to the left.
+    """
+    for first in range(0, out.shape[0], _BLOCKS):
+        source, written = blocks[first : first + _BLOCKS], out[first : first + _BLOCKS]
+        for k in range(pieces.shape[0]):
+            for p in range(pieces.shape[1]):
+                byte, right, mask, left = pieces[k, p]
+                if mask and p:
+                    for i in range(written.shape[0]):
+                        written[i, k] |= ((source[i, byte] >> right) & mask) << left
+                elif mask:
+                    for i in range(written.shape[0]):
+                        written[i, k] = ((source[i, byte] >> right) & mask) << left
