@@ -54,7 +54,9 @@ from floatsim.formats.rounding import (
 from floatsim.operators.errors import sensitivity
 from floatsim.quantization.blocks import dequantize_blocks, quantize_blocks
 from floatsim.quantization.calibration import best_scale
+from floatsim.quantization.packing import pack, unpack
 from floatsim.testing.identify.identification import identify
+from floatsim.testing.quantizers.identification import identify_quantizer
 
 __all__ = [
     "ACCUMULATIONS", "BF16", "Blocked", "Context", "ConversionLosses", "Converted", "DIVIDE_BY_ZERO", "E2M1", "E2M3",
@@ -69,15 +71,15 @@ __all__ = [
     "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain_add", "explain_fma", "explain_multiply",
     "explain_plan", "explain_rounding", "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
     "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
-    "identify", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function",
-    "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum",
-    "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats", "negative",
-    "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
-    "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
-    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
+    "identify", "identify_quantizer", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal",
+    "library_function", "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
+    "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats",
+    "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot",
+    "power", "prod", "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference",
+    "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
     "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
     "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
-    "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "training", "trunc", "ulp", "ulp_distance", "unordered", "unpack", "var", "vdot",
 ]
 __version__: str
 

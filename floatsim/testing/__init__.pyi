@@ -12,6 +12,7 @@ from floatsim.testing.compare.metrics import calc_diff, error_ratio
 from floatsim.testing.compare.report import Report
 from floatsim.testing.compare.ulps import UlpStats, ulp_stats
 from floatsim.testing.identify.identification import Identification, identify
+from floatsim.testing.quantizers.identification import QuantizerIdentification, QuantizerRow, identify_quantizer
 from floatsim.testing.strength.check_strength import CheckStrength, strength
 from floatsim.testing.strength.each_k import EachK, check_each_k
 from floatsim.testing.strength.mutations import MUTATIONS, Mutation
@@ -19,8 +20,9 @@ from floatsim.testing.vectors.product_inputs import HardInputs, hard_inputs
 
 __all__ = [
     "AnswerReport", "BoundReport", "CheckStrength", "EachK", "ErrorBound", "HardInputs", "Identification", "MUTATIONS",
-    "Mutation", "Report", "UlpStats", "answer_digest", "assert_bit_equal", "assert_conversion", "assert_max_ulp",
-    "assert_product", "assert_within_bound", "attention_bound", "calc_diff", "check_answers", "check_bound",
-    "check_each_k", "compare_arrays", "compare_conversion", "compare_product", "error_bound", "error_ratio",
-    "hard_inputs", "identify", "softmax_bound", "strength", "ulp_stats",
+    "Mutation", "QuantizerIdentification", "QuantizerRow", "Report", "UlpStats", "answer_digest", "assert_bit_equal",
+    "assert_conversion", "assert_max_ulp", "assert_product", "assert_within_bound", "attention_bound", "calc_diff",
+    "check_answers", "check_bound", "check_each_k", "compare_arrays", "compare_conversion", "compare_product",
+    "error_bound", "error_ratio", "hard_inputs", "identify", "identify_quantizer", "softmax_bound", "strength",
+    "ulp_stats",
 ]

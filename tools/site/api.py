@@ -37,7 +37,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "numbers": (
         "Arrays and conversions", "floatsim",
         ".arrays.array.float_array .arrays.array.conversion .arrays.array.torch_jax .arrays.elementwise.projection "
-        ".quantization.blocks .quantization.calibration",
+        ".quantization.blocks .quantization.calibration .quantization.packing",
     ),
     "arithmetic": (
         "Arithmetic and comparison", "floatsim",
@@ -56,7 +56,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
         "Analysis", "floatsim",
         ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.exponent_histogram "
         ".analysis.conversion_losses .analysis.survey.survey .analysis.sweeps .analysis.trace.trace .operators.errors "
-        ".testing.identify.identification",
+        ".testing.identify.identification .testing.quantizers.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),

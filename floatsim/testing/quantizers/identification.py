@@ -21,7 +21,33 @@ _LISTED = 4  # values of an ambiguous property that the text shows
 
 
 class QuantizerRow(NamedTuple):
-    """One quantizer that reproduces the data: a value for each property. "" where a property does not apply."""
+    """One quantizer that reproduces the data: a value for each property. "" where a property does not apply.
+
+    Attributes
+    ----------
+    format, layout, block : str
+        The format of the elements, the layout of the codes, and the elements that share a scale.
+    scale_format : str
+        The format of the scales; a narrower one that has all of their numbers is named first.
+    tensor_scale : str
+        The rule of the scale p of the tensor. `top` is the largest scale times the largest element.
+    scale, scale_rounding : str
+        The rule of the scale of a block, and how it is rounded to the format of the scales.
+    factor, scale_of_codes, arithmetic : str
+        How an element x is scaled, with which scale, in which format. q is 1 / p.
+    zero_point, zero_point_offset, zero_point_added : str
+        The rule of the zero point, what the stored one differs by, and where it is added.
+    rounding, clipping, zeros : str
+        How a scaled element becomes a code, what codes beyond the ends become, and the signs of zeros.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([[1.5, -0.3, 0.2, 2.0]], "fp32")
+    >>> row = fs.identify_quantizer(fs.quantize_blocks(x, "int8"), None, x).rows[0]
+    >>> row.format, row.block, row.scale
+    ('INT8', 'tensor', 'amax / max')
+    """
 
     format: str
     layout: str
