@@ -21,7 +21,8 @@ Numbers
     codes           encode (values to codes), decode (codes to values), to_integer, from_integer
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
     quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks,
-                    best_scale (calibration)
+                    best_scale (calibration), pack and unpack (codes in the bytes and words of libraries),
+                    identify_quantizer (which rules made codes and scales)
     losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each

@@ -1,6 +1,6 @@
 """Packed codes: every layout against the loop that its library publishes, round trips, and clear errors.
 
-A comparison with the package needs `pip install compressed-tensors torch`, which are no dependencies of the tests.
+A comparison with the package compressed-tensors needs `pip install "floatsim[quantizers]"`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`fs.quantize_blocks` compared with published packages, bit for bit, where they are installed.
 
-They are no dependencies of the tests: `pip install torch torchao bitsandbytes gfloat array-api-compat onnx
-onnxruntime`. microxcaling is in no package index: its repository, github.com/microsoft/microxcaling, has mx.
+They are no dependencies of the tests: `pip install "floatsim[quantizers]"`. microxcaling is in no package index. Its
+repository, github.com/microsoft/microxcaling, has the package mx.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def test_compare_conversion_names_planted_faults():
 
 
 def test_a_reciprocal_scale_of_the_tensor():
-    x = matrix(3)
+    x = matrix(3, (16, 128))
     q = fs.quantize_blocks(x, "nvfp4_torchao")
     p = q.tensor_scale.values.astype(F32)
     packed, scales = q.packed("low-nibble-first"), q.scales.codes
@@ -552,7 +552,7 @@ def test_errors_of_keywords(more, error, message):
 
 def test_random_arguments_never_crash():
     rng = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(30):
         shape = tuple(int(n) for n in rng.integers(1, 40, int(rng.integers(0, 4))))
         x = rng.standard_normal(shape).astype(F32)
         kinds = (np.int8, np.uint8, np.int32, np.uint32)

@@ -38,7 +38,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "numbers": (
         "Arrays and conversions", "floatsim",
         ".arrays.array.float_array .arrays.array.conversion .arrays.array.torch_jax .arrays.elementwise.projection "
-        ".quantization.blocks .quantization.calibration",
+        ".quantization.blocks .quantization.calibration .quantization.packing",
     ),
     "arithmetic": (
         "Arithmetic and comparison", "floatsim",
@@ -58,7 +58,8 @@ PAGES: dict[str, tuple[str, str, str]] = {
         ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.explain_expression "
         ".analysis.exponent_histogram .analysis.conversion_losses .analysis.random_bits .analysis.survey.survey "
         ".analysis.sweeps "
-        ".analysis.trace.trace .operators.errors .testing.identify.identification",
+        ".analysis.trace.trace .operators.errors .testing.identify.identification "
+        ".testing.quantizers.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),

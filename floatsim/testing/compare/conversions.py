@@ -23,7 +23,7 @@ from floatsim.testing.compare.listeners import checked
 from floatsim.testing.compare.operands import in_format
 from floatsim.testing.compare.patterns import OF_STORAGE, explain_arrays
 from floatsim.testing.compare.report import Report, differing, report_of
-from floatsim.testing.quantizers.identification import identify_quantizer
+from floatsim.testing.quantizers.identification import quantizer_by_rule
 
 __all__ = ["assert_conversion", "compare_conversion"]
 
@@ -223,8 +223,8 @@ def _other_quantizer(x: BlockConversion, found: Quantized) -> str | None:
     """Return the quantizer whose codes and scales the result has, as far as the data tell, or None."""
     if found.nested is not None or not x.x.size:
         return None
-    other = identify_quantizer(found, None, x.x)
-    if not other.rows or "no rule" in other.values("scale"):
+    other = quantizer_by_rule(found, x.x)
+    if other is None:
         return None
     names = f"{' or '.join(other.names)}: " if other.names else ""
     properties = ("tensor_scale", "scale", "scale_rounding", "factor", "zero_point", "zero_point_added", "rounding")

@@ -8,20 +8,48 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import E8M0
+from floatsim.quantization import Quantized
 from floatsim.quantization.scheme import BlockLike
 from floatsim.testing.quantizers.known import KNOWN
-from floatsim.testing.quantizers.reading import AS_GIVEN, Reading, read, readings
+from floatsim.testing.quantizers.reading import AS_GIVEN, Given, Reading, read, readings
 from floatsim.testing.quantizers.search import STORED, Codes, Refused, ScaleMatch, Search, zero_rules_of
 
-__all__ = ["QuantizerIdentification", "QuantizerRow", "identify_quantizer"]
+__all__ = ["QuantizerIdentification", "QuantizerRow", "identify_quantizer", "quantizer_by_rule"]
 
 _NEAR = 3  # refused candidates that the text shows
 _LISTED = 4  # values of an ambiguous property that the text shows
 
 
 class QuantizerRow(NamedTuple):
-    """One quantizer that reproduces the data: a value for each property. "" where a property does not apply."""
+    """One quantizer that reproduces the data: a value for each property. "" where a property does not apply.
+
+    Attributes
+    ----------
+    format, layout, block : str
+        The format of the elements, the layout of the codes, and the elements that share a scale.
+    scale_format : str
+        The format of the scales; a narrower one that has all of their numbers is named first.
+    tensor_scale : str
+        The rule of the scale p of the tensor. `top` is the largest scale times the largest element.
+    scale, scale_rounding : str
+        The rule of the scale of a block, and how it is rounded to the format of the scales.
+    factor, scale_of_codes, arithmetic : str
+        How an element x is scaled, with which scale, in which format. q is 1 / p.
+    zero_point, zero_point_offset, zero_point_added : str
+        The rule of the zero point, what the stored one differs by, and where it is added.
+    rounding, clipping, zeros : str
+        How a scaled element becomes a code, what codes beyond the ends become, and the signs of zeros.
+
+    Examples
+    --------
+    >>> import floatsim as fs
+    >>> x = fs.array([[1.5, -0.3, 0.2, 2.0]], "fp32")
+    >>> row = fs.identify_quantizer(fs.quantize_blocks(x, "int8"), None, x).rows[0]
+    >>> row.format, row.block, row.scale
+    ('INT8', 'tensor', 'amax / max')
+    """
 
     format: str
     layout: str
@@ -209,18 +237,37 @@ def identify_quantizer(
     block: (1, 64)
     format of the scales: FP32
     scale: amax / max
-    element: x * (1 / scale)
+    element: cannot tell: x / scale or x * (1 / scale)
     scale of the codes: as stored
     arithmetic: FP32
     rounding: nearest of the table
     """
-    given = read(codes, scales, x, format, layout, bits, block, scale_format, zero_points, tensor_scale, offsets)
+    return _identified(
+        read(codes, scales, x, format, layout, bits, block, scale_format, zero_points, tensor_scale, offsets)
+    )
+
+
+def quantizer_by_rule(q: Quantized, x: FloatArray) -> QuantizerIdentification | None:
+    """Return the identification of a quantizer whose scales follow a rule, or None.
+
+    >>> import floatsim as fs
+    >>> x = fs.array([[1.5, -0.3, 0.2, 2.0]], "fp32")
+    >>> quantizer_by_rule(fs.quantize_blocks(x, "int8"), x).values("scale")[0]
+    'amax / max'
+    >>> quantizer_by_rule(fs.quantize_blocks(x, "int8", scale=0.02), x)
+    """
+    found = _identified(read(q, None, x, *[None] * 8), by_rule=True)
+    return found if found.rows else None
+
+
+def _identified(given: Given, by_rule: bool = False) -> QuantizerIdentification:
+    """Return the identification; with `by_rule` only if a rule has the scales."""
     searches = [Search(given, each) for each in readings(given)]
     matches = [search.scales() for search in searches]
     if any(matches):
         kept = [(search, found) for search, found in zip(searches, matches, strict=True) if found]
     else:
-        kept = [(search, search.unnamed()) for search in searches]
+        kept = [] if by_rule else [(search, search.unnamed()) for search in searches]
     rows: dict[QuantizerRow, None] = {}
     names: dict[str, None] = {}
     used: list[Codes] = []
@@ -230,7 +277,7 @@ def identify_quantizer(
             rows.update(dict.fromkeys(_rows_of(search, row)))
             used.append(row)
     names.update({each.name: None for each in KNOWN if any(each.matches(row) for row in rows)})
-    ggml = [(search, kind) for search in searches for kind in search.gguf()]
+    ggml = [] if by_rule else [(search, kind) for search in searches for kind in search.gguf()]
     names.update({f"ggml {kind}": None for _, kind in ggml})
     if ggml and all(row.scale == "no rule" for row in rows):
         rows = {_ggml_row(search.reading, kind): None for search, kind in ggml}

@@ -1,4 +1,4 @@
-"""Published quantizers, as rows of the properties that identify them. `docs/checkpoints.md` has the versions."""
+"""Published quantizers, as rows of the properties that identify them. `floatsim docs checkpoints` has the versions."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floatsim.arrays.array.conversion import quantize
-from floatsim.emulator.elementwise.block_scales import LookUp
-from floatsim.formats import FP64, FloatFormat
+from floatsim.emulator.elementwise.block_scales import LookUp, environment_is_default
+from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.quantization import IntegerFormat, LookupFormat
 from floatsim.quantization.scheme import ElementFormat, largest_number
 
@@ -35,6 +35,9 @@ def rounded_to(fmt: FloatFormat, x: Any, rounding: str = "ties_to_even", overflo
     numbers = np.asarray(x, np.float64)
     if fmt == FP64:
         return numbers
+    if fmt == FP32 and (rounding, overflow) == ("ties_to_even", "infinity") and environment_is_default():
+        with np.errstate(all="ignore"):
+            return numbers.astype(np.float32).astype(np.float64)
     options: dict[str, Any] = {"rounding": rounding, "overflow": overflow, "daz": False, "ftz": False}
     return np.asarray(quantize(numbers, fmt, **options), np.float64)
 
