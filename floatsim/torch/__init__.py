@@ -17,6 +17,7 @@ except ImportError as error:
 
 from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
+from floatsim.torch.quantizers import FakeQuantize, fake_quantize
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
@@ -28,6 +29,7 @@ __all__ = [
     "Delayed",
     "Difference",
     "Event",
+    "FakeQuantize",
     "Gemm",
     "Linear",
     "Op",
@@ -40,6 +42,7 @@ __all__ = [
     "TwinReport",
     "check_twin",
     "emulate",
+    "fake_quantize",
     "matmul",
     "quantize",
     "record_twin",
