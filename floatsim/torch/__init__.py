@@ -19,6 +19,7 @@ from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
 from floatsim.torch.layer_blame import Blame, BlameStep, blame
 from floatsim.torch.layer_sensitivity import LayerSensitivity, Sensitivity, sensitivity
+from floatsim.torch.quantizers import FakeQuantize, fake_quantize
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
@@ -32,6 +33,7 @@ __all__ = [
     "Delayed",
     "Difference",
     "Event",
+    "FakeQuantize",
     "Gemm",
     "LayerSensitivity",
     "Linear",
@@ -47,6 +49,7 @@ __all__ = [
     "blame",
     "check_twin",
     "emulate",
+    "fake_quantize",
     "matmul",
     "quantize",
     "record_twin",

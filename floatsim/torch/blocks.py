@@ -22,7 +22,7 @@ from floatsim.formats.rounding import Overflow, OverflowLike, Rounding, Rounding
 from floatsim.formats.value_sets import contains
 from floatsim.torch.tensors import format_of_dtype, is_float, read, tensor_of
 
-__all__ = ["Linear", "matmul", "quantize"]
+__all__ = ["Linear", "checked", "matmul", "quantize"]
 
 _WORDS = ("ste", "none")
 
@@ -68,7 +68,7 @@ def _accumulation(text: str) -> Accumulation:
     return _ACCUMULATIONS[text] if text in _ACCUMULATIONS else as_accumulation(text)
 
 
-def _checked(x: Any, argument: str) -> Tensor:
+def checked(x: Any, argument: str) -> Tensor:
     if not is_float(x):
         kind = str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"{argument} must be a tensor of floating-point numbers, not {kind}")
@@ -168,7 +168,7 @@ def quantize(
     >>> x.grad
     tensor([1., 1.])
     """
-    _checked(x, "x")
+    checked(x, "x")
     if isinstance(grad, str) and grad.strip().lower() in _WORDS:
         gradient = grad.strip().lower()
     else:
@@ -282,7 +282,7 @@ def matmul(
     tensor([[32.]])
     """
     for x, argument in ((a, "a"), (b, "b")):
-        if _checked(x, argument).ndim < 2:
+        if checked(x, argument).ndim < 2:
             raise ValueError(f"{argument} must have at least two axes, not the shape {tuple(x.shape)}")
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"a {tuple(a.shape)} and b {tuple(b.shape)} do not fit: the K of both must be equal")
