@@ -22,7 +22,8 @@ Numbers
     rounding        quantize (keeps the dtype), convert (to another format), explain_rounding
     quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks,
                     best_scale (calibration)
-    losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
+    losses          conversion_losses (shares), exponent_histogram (numbers for each power of two),
+                    significant_digits (of stochastic_samples)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     functions       exp log sin tanh erf power rsqrt sigmoid gelu silu ...: correctly rounded
@@ -110,6 +111,7 @@ _HOMES = {
     ".analysis.explain_operation": "ExplainedOperation explain_add explain_fma explain_multiply",
     ".analysis.exponent_histogram": "ExponentHistogram exponent_histogram",
     ".analysis.conversion_losses": "ConversionLosses conversion_losses",
+    ".analysis.significant_digits": "significant_digits stochastic_samples",
     ".analysis.survey.survey": "survey",
     ".analysis.sweeps": "SweepTable sweep",
     ".analysis.trace.trace": "trace",

@@ -20,6 +20,7 @@ from floatsim.analysis.equality import equal_shares
 from floatsim.analysis.explain import explain_rounding
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
+from floatsim.analysis.significant_digits import significant_digits, stochastic_samples
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
 from floatsim.analysis.sweeps import SweepTable, sweep
@@ -75,9 +76,10 @@ __all__ = [
     "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "plot", "power", "prod",
     "project", "quantization", "quantize", "quantize_blocks", "reciprocal", "record", "reference", "remainder",
     "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
-    "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus", "sqrt", "subtract", "sum", "survey",
-    "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace",
-    "training", "trunc", "ulp", "ulp_distance", "unordered", "var", "vdot",
+    "set_num_threads", "sigmoid", "signbit", "significant_digits", "silu", "sin", "sinh", "softplus", "sqrt",
+    "stochastic_samples", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer",
+    "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "var",
+    "vdot",
 ]
 __version__: str
 
