@@ -23,7 +23,8 @@ Numbers
     quantization    quantize_blocks (integers, "nf4", "mxfp8" ...: blocks with scales), dequantize_blocks,
                     best_scale (calibration), pack and unpack (codes in the bytes and words of libraries),
                     identify_quantizer (which rules made codes and scales)
-    losses          conversion_losses (shares), exponent_histogram (numbers for each power of two)
+    losses          conversion_losses (shares), exponent_histogram (numbers for each power of two),
+                    significant_digits (of stochastic_samples)
 Operations
     arithmetic      add subtract multiply divide sqrt fma remainder scalb rint ...: one rounding each
     functions       exp log sin tanh erf power rsqrt sigmoid gelu silu ...: correctly rounded
@@ -115,6 +116,7 @@ _HOMES = {
     ".analysis.exponent_histogram": "ExponentHistogram exponent_histogram",
     ".analysis.conversion_losses": "ConversionLosses conversion_losses",
     ".analysis.random_bits": "RandomBitsBias random_bits_bias",
+    ".analysis.significant_digits": "significant_digits stochastic_samples",
     ".analysis.survey.survey": "survey",
     ".analysis.sweeps": "SweepTable sweep",
     ".analysis.trace.trace": "trace",

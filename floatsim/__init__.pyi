@@ -22,6 +22,7 @@ from floatsim.analysis.explain_expression import ExplainedExpression, explain
 from floatsim.analysis.explain_operation import ExplainedOperation, explain_add, explain_fma, explain_multiply
 from floatsim.analysis.exponent_histogram import ExponentHistogram, exponent_histogram
 from floatsim.analysis.random_bits import RandomBitsBias, random_bits_bias
+from floatsim.analysis.significant_digits import significant_digits, stochastic_samples
 from floatsim.analysis.summation_order import reveal_order, reveal_width
 from floatsim.analysis.survey.survey import survey
 from floatsim.analysis.sweeps import SweepTable, sweep
@@ -82,10 +83,10 @@ __all__ = [
     "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot",
     "power", "prod", "product_bounds", "project", "quantization", "quantize", "quantize_blocks", "random_bits_bias",
     "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
-    "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "silu", "sin", "sinh", "softplus",
-    "sqrt", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer", "to_jax",
-    "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "unpack", "var",
-    "vdot",
+    "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "significant_digits", "silu", "sin",
+    "sinh", "softplus", "sqrt", "stochastic_samples", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore",
+    "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance",
+    "unordered", "unpack", "var", "vdot",
 ]
 __version__: str
 

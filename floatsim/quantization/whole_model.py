@@ -26,7 +26,7 @@ from floatsim.quantization.integer import INT4, INT8
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.scheme import SCHEMES, Scheme, SchemeLike, as_scheme
 
-__all__ = ["ModelSchemeLike", "QuantizedModel", "TensorReport", "as_model_scheme", "quantize_model"]
+__all__ = ["ModelSchemeLike", "NamedScheme", "QuantizedModel", "TensorReport", "as_model_scheme", "quantize_model"]
 
 Array: TypeAlias = NDArray[Any]
 ModelSchemeLike: TypeAlias = "SchemeLike | GgufType"

@@ -769,8 +769,8 @@ def emulate(
         For other arguments.
     ValueError
         For unknown policies, and if a key of the `modules` of your own policy fits no module of the model. The message
-        has the nearest match. Also for tensors that are not dense in host memory, and for a format that the dtype of a
-        tensor does not contain.
+        has the nearest match. Also for tensors that are not dense in host memory, for a format that the dtype of a
+        tensor does not contain, and for a policy with `kahan`.
     RuntimeError
         Inside another `emulate`.
 
@@ -804,6 +804,12 @@ def emulate(
     for name, parameter in () if model is None else model.named_parameters():
         if is_float(parameter) and not is_lazy(parameter):
             check_dense(parameter, f"model: {name}")
+    if found.kahan:
+        raise ValueError(
+            "kahan=True is for the optimizers of fs.training: an optimizer of PyTorch adds its updates itself, in many "
+            "ways; use weight_rounding='stochastic' ('+stochastic'), weights='fp32' ('+masters'), or an optimizer with "
+            "compensated updates"
+        )
     named = isinstance(policy, str) or any(found is each for each in POLICIES.values())
     if not named:
         check_rules(found)

@@ -240,7 +240,8 @@ class Trainer:
             kinds = self.network.parameter_kinds()
             chosen.check_weights([*kinds, *kinds.values()])
         storage: dict[str, Any] = {"weights": chosen.weights, "state": chosen.state, "seed": chosen.seed,
-                                   "weight_rounding": chosen.weight_rounding, "rounding": chosen.update}  # fmt: skip
+                                   "weight_rounding": chosen.weight_rounding, "rounding": chosen.update,
+                                   "kahan": chosen.kahan}  # fmt: skip
         self.optimizer = as_optimizer(optimizer, lr, **({} if isinstance(optimizer, Optimizer) else storage))
         scaler = as_loss_scaler(chosen.loss_scale if loss_scale is None else loss_scale)
         self.scaler = None if scaler == StaticLossScaler(1.0) else scaler

@@ -251,6 +251,7 @@ def test_tables_and_pictures():
         ({"inputs": []}, r"inputs is an empty list"),
         ({"error": "nrm"}, r"error='nrm' is not known; did you mean 'norm'\?"),
         ({"formats": "te-fp8+scalling"}, r"no modifier 'scalling'"),
+        ({"formats": "bf16+kahan"}, r"kahan=True is for the optimizers of fs\.training"),
         ({"model": "model"}, r"model must be a torch\.nn\.Module"),
     ],
 )  # fmt: skip

@@ -170,12 +170,30 @@ def test_a_loss_that_is_not_small_enough():
 def test_masters_and_stochastic_rounding():
     """A learning rate of 0.002: updates of BF16 weights are absorbed, less so in FP16."""
     found = {
-        name: train(name, lr=0.002).accuracy for name in ("fp32", "bf16", "fp16", "bf16+masters", "bf16+stochastic")
+        name: train(name, lr=0.002).accuracy
+        for name in ("fp32", "bf16", "fp16", "bf16+masters", "bf16+stochastic", "bf16+kahan")
     }
     assert found["bf16"] < 0.15
     assert found["bf16"] < found["fp16"] < found["fp32"] - 0.03
     assert found["bf16+masters"] == pytest.approx(found["fp32"], abs=0.02)
     assert found["bf16+stochastic"] == pytest.approx(found["fp32"], abs=0.05)
+    assert found["bf16+kahan"] == pytest.approx(found["fp32"], abs=0.02)
+
+
+def test_the_optimizer_of_a_policy_with_kahan_compensates_its_updates():
+    """The same steps as an optimizer with kahan=True, and other ones than without it."""
+    compensated = fs.training.SGD(0.002, momentum=0.9, weights="bf16", kahan=True)
+    cases = {"policy": ("bf16+kahan", "momentum"), "optimizer": ("bf16", compensated), "plain": ("bf16", "momentum")}
+    runs = {name: Trainer(policy, optimizer=each, lr=0.002) for name, (policy, each) in cases.items()}
+    x, y = np.random.default_rng(0).normal(size=(8, 64)), np.arange(8)
+    weights = {}
+    for name, trainer in runs.items():
+        for _ in range(3):
+            trainer.step(trainer.inputs(x), y)
+        weights[name] = np.concatenate([each.values.ravel() for each in trainer.weights.values()])
+    assert np.array_equal(weights["policy"], weights["optimizer"])
+    assert not np.array_equal(weights["policy"], weights["plain"])
+    assert runs["policy"].optimizer.moments["head.bias"]["compensation"].format is fs.BF16
 
 
 @pytest.mark.full

@@ -147,6 +147,8 @@ def test_scaling_methods():
     (lambda: Policy(seed=-1), "seed must be at least 0"),
     (lambda: Policy(weight_rounding="stochastik"), "weight_rounding='stochastik' is not known; did you mean 'stoch"),
     (lambda: Policy(weights="fp23"), "weights: .*fp23"),
+    (lambda: as_policy("bf16+stochastic+kahan"), "kahan=True and weight_rounding='stochastic' exclude each other"),
+    (lambda: Policy(weights="int8", kahan=True), "kahan=True is for weights in a format, such as 'bf16', not"),
     (lambda: Policy().decide("sofmax"), "operation 'sofmax' is not known; did you mean 'softmax'"),
     (lambda: Op("fp32", result="bf61"), "result: .*bf61"),
     (lambda: Gemm("e4m3", backward="e5m22"), "backward: .*e5m22"),
@@ -244,7 +246,8 @@ def test_modifiers():
     assert (policy.loss_scale, policy.weights, policy.state) == ("dynamic", fs.FP32, fs.FP32)
     assert policy.name == "fp16+scaling+masters"
     assert as_policy("bf16+stochastic").weight_rounding is fs.Rounding.STOCHASTIC
-    assert set(POLICY_MODIFIERS) == {"scaling", "masters", "stochastic"}
+    assert as_policy("bf16+kahan").kahan
+    assert set(POLICY_MODIFIERS) == {"scaling", "masters", "stochastic", "kahan"}
 
 
 # -- names of operations -----------------------------------------------------------------------------------------------

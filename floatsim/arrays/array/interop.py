@@ -28,6 +28,7 @@ __all__ = [
     "imported",
     "is_cupy",
     "is_narrow_integer",
+    "is_tensor",
     "stays_on_device",
     "torch_tensor",
     "widened",

@@ -193,13 +193,14 @@ POLICY_MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "scaling": {"loss_scale": "dynamic"},
         "masters": {"weights": "fp32", "state": "fp32"},
         "stochastic": {"weight_rounding": "stochastic"},
+        "kahan": {"kahan": True},
     }
 )
-"""The fields of a policy that "+scaling", "+masters" and "+stochastic" after a name change.
+"""The fields of a policy that "+scaling", "+masters", "+stochastic" and "+kahan" after a name change.
 
 >>> import floatsim as fs
 >>> list(fs.training.POLICY_MODIFIERS)
-['scaling', 'masters', 'stochastic']
+['scaling', 'masters', 'stochastic', 'kahan']
 """
 
 PolicyLike: TypeAlias = Policy | str
@@ -213,7 +214,7 @@ def as_policy(policy: PolicyLike) -> Policy:
     policy : Policy or str
         A name of `fs.training.POLICIES` in any case, or "O0" to "O3", "fp8-delayed", "fp8-current", "fp8-block". After
         a "+", modifiers: "scaling" (dynamic loss scaling), "masters" (FP32 master weights and moments), "stochastic"
-        (stochastic rounding of the update of weights).
+        (stochastic rounding of the update of weights), "kahan" (compensated updates).
 
     Returns
     -------

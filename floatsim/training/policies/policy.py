@@ -18,7 +18,7 @@ from floatsim.accumulation.gpu_libraries import known_device
 from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import checked_seed
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
-from floatsim.formats._validation import name_hint
+from floatsim.formats._validation import as_flag, name_hint
 from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import SchemeLike
@@ -172,6 +172,9 @@ class Policy:
         The rounding mode of operations: "ties_to_even", "stochastic" ...
     weight_rounding : Rounding or str
         The rounding mode of the update of stored weights.
+    kahan : bool
+        Whether the optimizer adds updates to stored weights by Kahan's compensated addition, with one more tensor in
+        the format of each weight. For a `weight_rounding` to nearest and weights in a format.
     update : str
         Where the optimizer rounds: "line", "operation" or "step", as in
         `floatsim.training.policies.arithmetic.Arithmetic`.
@@ -218,6 +221,7 @@ class Policy:
     state: SchemeLike | None = None
     rounding: RoundingLike = "ties_to_even"
     weight_rounding: RoundingLike = "ties_to_even"
+    kahan: bool = False
     update: str = "line"
     loss_scale: float | str = 1.0
     seed: int | RandomGenerator = 0
@@ -248,6 +252,8 @@ class Policy:
             raise ValueError(f"update={self.update!r} is not known; {name_hint(self.update, ROUNDINGS)}")
         for name in ("weights", "state"):
             set_fields(self, **{name: as_storage(getattr(self, name), name)})
+        if as_flag(self.kahan, "kahan"):
+            _check_kahan(self.weight_rounding, self.weights)
         set_fields(self, weights_at_use=_at_use(self.weights_at_use))
         for name in ("activations", "gradients", "weight_gradients"):
             given = getattr(self, name)
@@ -466,6 +472,15 @@ def _result_format(accumulate: AccumulationLike, operands: FloatFormat | str) ->
 
 def _parsed(accumulate: AccumulationLike, same: Any) -> Any:
     return parse(accumulate, same) if isinstance(accumulate, str) else as_accumulation(accumulate)
+
+
+def _check_kahan(mode: Any, weights: Any) -> None:
+    """Raise a ValueError for options with which an update cannot be compensated."""
+    if mode is not Rounding.TIES_TO_EVEN:
+        name = mode.name.lower()
+        raise ValueError(f"kahan=True and weight_rounding={name!r} exclude each other; use 'ties_to_even'")
+    if weights is not None and not isinstance(weights, FloatFormat):
+        raise ValueError(f"kahan=True is for weights in a format, such as 'bf16', not in blocks: {weights}")
 
 
 def _loss_scale(value: Any) -> float | str:
