@@ -17,6 +17,8 @@ _HOMES = {
     ".compare.conversions": "assert_conversion compare_conversion",
     ".strength.each_k": "EachK check_each_k",
     ".identify.identification": "Identification identify",
+    ".mismatch": "Mismatch mismatch_of",
+    ".shape_invariance": "ShapeDifference ShapeInvariance assert_shape_invariant check_shape_invariant",
     ".vectors.product_inputs": "HardInputs hard_inputs",
     ".strength.mutations": "MUTATIONS Mutation",
     ".compare.metrics": "calc_diff error_ratio",

@@ -449,9 +449,10 @@ def test_bias_counts_every_draw_for_every_discarded_fraction(source, fmt, bits):
     """The kernel rounds every number of one ulp by every draw: the fractions are those of the results."""
     from fractions import Fraction
 
+    from floatsim_kernels.elementwise import loops
+
     from floatsim.emulator.elementwise.pieces import NO_DRAWS
     from floatsim.emulator.params import format_params, rounding_params
-    from floatsim_kernels.elementwise import loops
 
     bias, (given, target) = fs.random_bits_bias(fmt, bits, source=source), (fs.as_format(source), fs.as_format(fmt))
     discarded = given.precision - target.precision
