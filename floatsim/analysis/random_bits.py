@@ -37,7 +37,7 @@ class RandomBitsBias:
     >>> import floatsim as fs
     >>> bias = fs.random_bits_bias("bf16", 8)
     >>> bias.mean, bias.worst, bias.never_up
-    (Fraction(-255, 131072), Fraction(-255, 65536), Fraction(17, 4369))
+    (Fraction(-255, 131072), Fraction(-255, 65536), Fraction(1, 257))
     """
 
     discarded_bits: int
