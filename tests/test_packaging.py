@@ -46,7 +46,9 @@ ORDERS = {
     "emulator": (
         "compile_notice params planning proofs < parallel random_draws unpack < elementwise < dispatch < sums < backend"
     ),
-    "testing": "answers quantizers < compare < bounds vectors < assertions identify < pytest_plugin strength",
+    "testing": (
+        "answers quantizers < compare < bounds mismatch vectors < assertions identify < pytest_plugin shape_invariance strength"
+    ),
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
 }
 """The files and folders of a package, the lowest first. Those between two < do not import each other."""

@@ -36,8 +36,8 @@ class RandomBitsBias:
     --------
     >>> import floatsim as fs
     >>> bias = fs.random_bits_bias("bf16", 8)
-    >>> bias.mean, float(bias.worst), float(bias.never_up)
-    (Fraction(-255, 131072), -0.0038909912109375, 0.003891050583657588)
+    >>> bias.mean, bias.worst, bias.never_up
+    (Fraction(-255, 131072), Fraction(-255, 65536), Fraction(1, 257))
     """
 
     discarded_bits: int

@@ -100,7 +100,7 @@ def source_draw(source: RandomSource | None, seed: int, index: int, random_bits:
 
     >>> from floatsim.formats.random_source import Generator, RandomSource
     >>> source_draw(None, 1, 0, 8), source_draw(RandomSource(Generator.PHILOX32, rounds=10), 1, 0, 8)
-    (51, 96)
+    (51, 227)
     """
     if source is None or source.generator is Generator.TRIPLE32:
         return draw(seed, index, random_bits, site)

@@ -18,6 +18,8 @@ _HOMES = {
     ".strength.each_k": "EachK check_each_k",
     ".identify.identification": "Identification identify",
     ".vectors.hardware_unit": "HardwareUnit VectorComparison hardware_unit",
+    ".mismatch": "Mismatch mismatch_of",
+    ".shape_invariance": "ShapeDifference ShapeInvariance assert_shape_invariant check_shape_invariant",
     ".vectors.product_inputs": "HardInputs hard_inputs",
     ".strength.mutations": "MUTATIONS Mutation",
     ".compare.metrics": "calc_diff error_ratio",

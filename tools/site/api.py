@@ -57,8 +57,8 @@ PAGES: dict[str, tuple[str, str, str]] = {
         "Analysis", "floatsim",
         ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.explain_expression "
         ".analysis.exponent_histogram .analysis.conversion_losses .analysis.random_bits .analysis.survey.survey "
-        ".analysis.significant_digits .analysis.sweeps .analysis.trace.trace .operators.errors .testing.identify.identification "
-        ".testing.quantizers.identification",
+        ".analysis.significant_digits .analysis.sweeps .analysis.trace.trace .operators.errors "
+        ".testing.identify.identification .testing.quantizers.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),

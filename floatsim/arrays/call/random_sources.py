@@ -62,7 +62,7 @@ class RandomGenerator:
         --------
         >>> import floatsim as fs
         >>> fs.Philox(42).draws(3, 16).tolist(), fs.Philox(42).draws(2, 16, offset=1).tolist()
-        ([32478, 1803, 16541], [1803, 16541])
+        ([40170, 64731, 54124], [64731, 54124])
         """
         from floatsim.arrays.call import draw_arrays
 
@@ -149,7 +149,7 @@ class Philox(RandomGenerator):
     --------
     >>> import floatsim as fs
     >>> fs.quantize([1.03] * 6, "e4m3", rounding="stochastic", seed=fs.Philox(42))
-    array([1.   , 1.   , 1.   , 1.125, 1.   , 1.   ])
+    array([1.   , 1.125, 1.125, 1.   , 1.   , 1.   ])
     """
 
     seed: int
@@ -195,8 +195,8 @@ class Threefry(RandomGenerator):
     Examples
     --------
     >>> import floatsim as fs
-    >>> fs.quantize([1.03] * 6, "e4m3", rounding="stochastic", seed=fs.Threefry(42))
-    array([1.   , 1.   , 1.   , 1.   , 1.125, 1.   ])
+    >>> fs.quantize([1.06] * 6, "e4m3", rounding="stochastic", seed=fs.Threefry(42))
+    array([1.   , 1.125, 1.125, 1.125, 1.   , 1.125])
     """
 
     seed: int
@@ -247,8 +247,8 @@ class Lfsr(RandomGenerator):
     >>> register = fs.Lfsr(16, (16, 14, 13, 11), seed=0xACE1)
     >>> [hex(state) for state in register.draws(3, 16).tolist()]
     ['0xace1', '0x5670', '0xab38']
-    >>> fs.quantize([1.03] * 6, "e4m3", rounding="stochastic", seed=register, random_bits=8)
-    array([1.   , 1.   , 1.   , 1.   , 1.   , 1.125])
+    >>> fs.quantize([1.06] * 6, "e4m3", rounding="stochastic", seed=register, random_bits=8)
+    array([1.125, 1.   , 1.125, 1.   , 1.   , 1.   ])
     """
 
     width: int
