@@ -86,10 +86,14 @@ def hinted() -> list[str]:
     """Return the names of functions and constructors that have keywords of their own.
 
     The specification, `fs.reference`, is called for every number: its functions are plain. So are the constructors of
-    FloatArray and Context, which every call makes. The keywords of `fs.plot.explore` are names of the user. TensorCore
-    has an error of its own, which lists its three keywords.
+    FloatArray and Context, which every call makes. The keywords of `fs.plot.explore`, `fs.explain`
+    and `fs.plot.expression_error` are names of the user. TensorCore has an error of its own, which lists its three
+    keywords.
     """
-    plain = {"fs.FloatArray", "fs.Context", "fs.TensorCore", "fs.plot.explore", "fs.datasets.DigitsNetwork"}
+    plain = {
+        "fs.FloatArray", "fs.Context", "fs.TensorCore", "fs.plot.explore", "fs.datasets.DigitsNetwork", "fs.explain",
+        "fs.plot.expression_error", "fs.testing.hardware_unit",
+    }  # fmt: skip
     names = []
     for name, value in PUBLIC.items():
         if name in plain or name.startswith("fs.reference."):

@@ -60,6 +60,8 @@ def integer_matmul(
         An integer instruction of a CPU, which adds 4 (or 2) products along K at a time: "vpdpbusd", "vpdpbusds",
         "vpdpwssd", "vpdpwssds" (AVX512_VNNI), "tdpbssd", "tdpbsud", "tdpbusd" or "tdpbuud" (AMX). The instructions
         whose name ends in "ds" clamp the sum after each step, the others wrap. `accumulator_overflow` has no effect.
+        Or a matrix instruction of an NVIDIA GPU, with the types of a and b: "mma.m16n8k32.s8.s8", "wgmma.k32.u8.s8",
+        "mma.m16n8k64.s4.u4". With ".satfinite" it clamps the sum of each instruction, otherwise it wraps.
 
     Returns
     -------

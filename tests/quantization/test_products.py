@@ -68,6 +68,44 @@ def test_integer_instructions_by_python_integers(name, low, high):
         assert integer_matmul(a[np.newaxis], b[:, np.newaxis], [[c]], instruction=name).item() == acc
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high", "products"),
+    [
+        ("mma.m16n8k32.s8.s8", (-128, -128), (127, 127), 32),
+        ("wgmma.k32.u8.s8.satfinite", (0, -128), (255, 127), 32),
+        ("mma.m8n8k16.u8.u8.satfinite", (0, 0), (255, 255), 16),
+        ("mma.m16n8k64.s4.u4", (-8, 0), (7, 15), 64),
+        ("mma.m8n8k32.s4.s4.satfinite", (-8, -8), (7, 7), 32),
+    ],
+)
+def test_integer_matrix_instructions_by_python_integers(name, low, high, products):
+    """PTX: the exact sum of an instruction and the accumulator wraps, or is clamped once with .satfinite."""
+    rng = np.random.default_rng(9)
+    clamped = 0
+    for _ in range(30):
+        k = int(rng.integers(1, 3 * products))
+        a, b = (rng.choice([x, y, *rng.integers(x, y, 3)], k) for x, y in zip(low, high, strict=True))
+        acc = c = int(rng.choice([2**31 - 1, -(2**31), int(rng.integers(-(2**31), 2**31))]))
+        for start in range(0, k, products):
+            terms = zip(a[start : start + products], b[start : start + products], strict=True)
+            exact = acc + sum(int(x) * int(y) for x, y in terms)
+            inside = -(2**31) <= exact < 2**31
+            clamped += not inside
+            acc = min(max(exact, -(2**31)), 2**31 - 1) if "satfinite" in name else (exact + 2**31) % 2**32 - 2**31
+        assert integer_matmul(a[np.newaxis], b[:, np.newaxis], [[c]], instruction=name).item() == acc
+    assert clamped > 5
+
+
+def test_integer_matrix_instructions_refuse_other_integers():
+    one, eight = np.ones((1, 1), np.int8), np.full((1, 1), 8, np.int8)
+    with pytest.raises(ValueError, match=r"mma\.m16n8k64\.s4\.u4 reads a as int4, and a has numbers from 8 to 8"):
+        integer_matmul(eight, eight, instruction="mma.m16n8k64.s4.u4")
+    with pytest.raises(ValueError, match="reads b as uint4, and b has numbers from -1 to -1"):
+        integer_matmul(one, -one, instruction="mma.m16n8k64.s4.u4")
+    with pytest.raises(ValueError, match=r"those of GPUs such as 'mma\.m16n8k32\.s8\.u8'"):
+        integer_matmul(one, one, instruction="mma.m16n8k32")
+
+
 def test_errors_of_integer_instructions():
     ones = np.ones((2, 2), np.int8)
     with pytest.raises(ValueError, match="did you mean 'vpdpbusd'"):
