@@ -47,7 +47,8 @@ ORDERS = {
         "compile_notice params planning proofs < parallel random_draws unpack < elementwise < dispatch < sums < backend"
     ),
     "testing": (
-        "answers quantizers < compare < bounds mismatch vectors < assertions identify < pytest_plugin shape_invariance strength"
+        "answers quantizers < compare < bounds mismatch vectors < assertions identify < "
+        "pytest_plugin shape_invariance strength"
     ),
     "training": "policies < scaling < collectives memory networks optimizers < monitoring < loop",
 }
