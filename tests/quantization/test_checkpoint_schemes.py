@@ -10,7 +10,8 @@ import json
 import numpy as np
 import pytest
 
-from floatsim.quantization import CHECKPOINT_SCHEMES, SafetensorsFile
+import floatsim as fs
+from floatsim.quantization import CHECKPOINT_SCHEMES, Quantized, SafetensorsFile, Scheme
 from tests.quantization.checkpoint_vectors import DIGESTS, FOLDER, MAKERS, digest, numbers, written
 
 STORED = json.loads(DIGESTS.read_text(encoding="utf-8"))
@@ -37,6 +38,24 @@ def test_every_scheme_has_a_file():
     for name, made in STORED.items():
         found |= {tensor.type for tensor in SafetensorsFile(FOLDER / f"{name}.safetensors", made["config"]).values()}
     assert set(CHECKPOINT_SCHEMES) - found == {"fp8-blocks"}
+
+
+@pytest.mark.parametrize("rule", ["multiply", "divide", "multiply_values"])
+def test_rules_of_a_tensor_scale(rule):
+    rng = np.random.default_rng(4)
+    codes, scales, whole = rng.integers(-128, 128, (8, 64)), np.float32(rng.random((8, 2))), np.float32(0.3)
+    q = Quantized(codes, fs.array(scales, "fp32"), Scheme("int8", 32), tensor_scale=fs.array(whole, "fp32"),
+                  tensor_scale_rule=rule)  # fmt: skip
+    each, x = np.repeat(scales, 32, axis=1), codes.astype(np.float32)
+    expected = {"multiply": x * (each * whole), "divide": x * (each / whole), "multiply_values": (x * each) * whole}
+    assert np.array_equal(q.values, expected[rule])
+    assert sum(np.array_equal(expected[rule], other) for other in expected.values()) == 1
+    assert ("(" + rule in repr(q)) == (rule != "multiply")
+
+
+def test_an_unknown_rule_of_a_tensor_scale():
+    with pytest.raises(ValueError, match="tensor_scale_rule='divides' is not known; did you mean 'divide'"):
+        Quantized(np.zeros(2, int), fs.array(1.0, "fp32"), Scheme("int8"), tensor_scale_rule="divides")
 
 
 PACKAGES = {"compressed-tensors": "compressed_tensors", "bitsandbytes": "bitsandbytes", "torchao": "torchao"}
