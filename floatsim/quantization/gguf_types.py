@@ -360,7 +360,7 @@ def _odd(d: Array, scales: Array) -> Array:
 class Points(NamedTuple):
     """Where a block has the points of a grid, the signs of eight elements each, and the integer scales of groups."""
 
-    index: Fields
+    places: Fields
     signs: Fields
     scales: Fields
     even: bool = False
@@ -370,7 +370,7 @@ class Points(NamedTuple):
 def _codes(name: str, blocks: Array) -> Array:
     """Return the codes of the points of blocks, with signs."""
     fields = _POINTS[name]
-    return unpacked_points(fields.index(blocks), fields.signs(blocks), grid_of(name), fields.even)
+    return unpacked_points(fields.places(blocks), fields.signs(blocks), grid_of(name), fields.even)
 
 
 def _with_halves(name: str, unit: float) -> Callable[[Array], Parts]:
