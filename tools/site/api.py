@@ -55,7 +55,8 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "analysis": (
         "Analysis", "floatsim",
         ".analysis.summation_order .analysis.explain .analysis.explain_operation .analysis.exponent_histogram "
-        ".analysis.conversion_losses .analysis.significant_digits .analysis.survey.survey .analysis.sweeps .analysis.trace.trace .operators.errors "
+        ".analysis.conversion_losses .analysis.significant_digits .analysis.survey.survey .analysis.sweeps "
+        ".analysis.trace.trace .operators.errors "
         ".testing.identify.identification",
     ),
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
