@@ -124,14 +124,16 @@ Markdown(
 # %% [markdown]
 # ## Two computations of one policy
 #
-# In reinforcement learning, one program generates the words (the *rollout*) and another one trains on them. The training
+# In reinforcement learning, one program generates the words (the *rollout*) and another one trains on them. The
+# training
 # divides the probabilities of both, the *importance ratio*, and assumes that it is 1 before the first update. Two
 # programs with equal weights and other orders of sums break this. `fs.testing.mismatch_of` measures it:
 
 # %%
 hidden = fs.array(rng.normal(size=(500, features)), "bf16")
 sides = {
-    "the same order": "fp32", "pairwise in FP32": "pairwise(fp32)", "four parts, added in BF16": "splitk(4, fp32, bf16)",
+    "the same order": "fp32", "pairwise in FP32": "pairwise(fp32)", "four parts, added in BF16":
+        "splitk(4, fp32, bf16)",
     "all in BF16": "bf16",
 }  # fmt: skip
 found = {name: fs.testing.mismatch_of(order, "fp32", hidden, head) for name, order in sides.items()}
@@ -157,7 +159,9 @@ ax.spines[["top", "right"]].set_visible(False)
 # %% [markdown]
 # ## The repair
 #
-# One order for all shapes. It is a property of the [kernel](../docs/glossary.md#kernel), not of the temperature or the model.
+# One order for all shapes. It is a property of the [kernel](../docs/glossary.md#kernel), not of the temperature
+# or the model.
+
 
 
 # %%
