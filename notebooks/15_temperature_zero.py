@@ -163,7 +163,6 @@ ax.spines[["top", "right"]].set_visible(False)
 # or the model.
 
 
-
 # %%
 def invariant(x, w):
     """The same product in one order."""
