@@ -31,6 +31,8 @@ PASSED_ON = {
     "fs.quantization.block_sum": lambda **wrong: fs.quantization.block_sum(P, "binary8p3se", **wrong),
     "fs.quantization.block_product": lambda **wrong: fs.quantization.block_product(P, "binary8p3se", **wrong),
     "fs.quantization.project_block": lambda **wrong: fs.quantization.project_block(X, *NAMES, **wrong),
+    "fs.quantization.awq_factors": lambda **wrong: fs.quantization.awq_factors(E, E, **wrong),
+    "fs.quantization.best_range": lambda **wrong: fs.quantization.best_range(E, "int8", **wrong),
     "fs.hardware.compare": lambda **wrong: fs.hardware.compare(E, E, accumulate="fp32", against=E, **wrong),
     "fs.testing.assert_conversion": lambda **wrong: fs.testing.assert_conversion(X, X, "bf16", **wrong),
     "fs.testing.assert_product": lambda **wrong: fs.testing.assert_product(E, E, E, accumulate="fp32", **wrong),

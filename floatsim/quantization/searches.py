@@ -16,7 +16,7 @@ from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import Floats
 from floatsim.formats import FP32
-from floatsim.formats._validation import as_index, as_real
+from floatsim.formats._validation import as_index, as_real, refuse_unknown_keyword
 from floatsim.quantization.blocks import quantize_blocks
 from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.scales import number
@@ -65,6 +65,12 @@ def _values(x: Array, scheme: Scheme) -> Array:
     return np.asarray(quantize_blocks(x.astype(np.float32), scheme).values)
 
 
+def _changed(scheme: SchemeLike, changes: dict[str, Any]) -> Scheme:
+    """Return the scheme with changed fields, the keywords of a search."""
+    refuse_unknown_keyword(Scheme.__init__, changes)
+    return replace(as_scheme(scheme), **changes)
+
+
 def awq_factors(w: Floats, x: Floats, scheme: SchemeLike = "awq", *, grid: int = 20, **changes: Any) -> ChannelFactors:
     """Return the factors of AWQ's search, which protect the weights of channels with large inputs.
 
@@ -109,7 +115,7 @@ def awq_factors(w: Floats, x: Floats, scheme: SchemeLike = "awq", *, grid: int =
     (True, True)
     """
     weight, inputs = _pair(w, x)
-    settled, count = replace(as_scheme(scheme), **changes), as_index(grid, "grid", 1, 1000)
+    settled, count = _changed(scheme, changes), as_index(grid, "grid", 1, 1000)
     means, output = np.abs(inputs).mean(axis=0), inputs @ weight.T
     best: tuple[float, Array, float] = (np.inf, np.ones(weight.shape[1]), 0.0)
     errors = np.zeros(count)
@@ -228,7 +234,7 @@ def best_range(
     >>> bool(np.sum((found - x) ** 2) < 0.7 * np.sum((own - x) ** 2))
     True
     """
-    settled = replace(as_scheme(scheme), rule="asymmetric", **changes)
+    settled = _changed(scheme, {"rule": "asymmetric", **changes})
     fmt, count = settled.format, as_index(candidates, "candidates", 1, 100_000)
     assert isinstance(fmt, IntegerFormat)  # `Scheme` refuses the rule for others
     codes, own, _ = read_floats(x, "x")

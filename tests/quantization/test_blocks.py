@@ -263,8 +263,7 @@ def test_zeros_stay_zeros(name):
 
 @pytest.mark.parametrize("name", [n for n in CASES if "deep" not in n and n not in (
     "binary", "int8 fp16 scales", "uint2 asymmetric fp16", "e5m2 e4m3 scales", "nvfp4_torchao", "nvfp4_single", "fp16",
-    "nvfp4_e5m3",
-    "int8 bf16 reciprocal",
+    "nvfp4_e5m3", "awq", "int8 bf16 reciprocal",
 )])  # fmt: skip
 def test_tiny_blocks_keep_their_values(name):
     """N(0, 1e-37): the error is about that of N(0, 1).
@@ -386,7 +385,7 @@ def test_a_scale_that_rounds_to_zero_is_refused():
     (("fp8", {}), "E4M3 or E5M2"),
     (("q4_k", {}), r"type of GGUF files; fs.quantization.to_gguf\(x, 'q4_k'\)"),
     (("IQ2-XXS", {}), "type of GGUF files"),
-    (("w4a16", {}), "'awq' and 'gptq'"),
+    (("w4a16", {}), "'awq', 'gptq' and 'nf4'"),
     (("smoothquant", {}), r"Gemm\('int8', scaling='row'\)"),
     (("w8a9", {}), "did you mean 'w8a8'"),
     (("aqw", {}), "did you mean 'awq'"),
@@ -425,7 +424,7 @@ def test_unknown_names_list_all_names_the_nearest_first():
     with pytest.raises(ValueError, match="known are") as error:
         fs.quantize_blocks(x, "zzz")
     assert all(name in str(error.value) for name in ("int4", "nf4", "mxint8", "nvfp4", "e4m3", "nf4_nested"))
-    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, te_mxfp8, mxfp6, .*int4"):
+    with pytest.raises(ValueError, match=r"did you mean 'mxfp8'\? known are mxfp8, te_mxfp8, mxfp8_2d, mxfp6, .*int4"):
         fs.quantize_blocks(x, "mxpf8")
     with pytest.raises(ValueError, match=r"did you mean 'asymmetric'\? known are asymmetric, .*nvfp4_single"):
         fs.quantize_blocks(x, "int8", rule="assymetric")
