@@ -350,6 +350,13 @@ plot.explore(
 )
 
 # %% [markdown]
+# ## What to remember
+#
+# - A sum has no bits of its own: the order and the accumulator decide them.
+# - A sum in order stops when the next term is below half of the last bit. Trees, blocks and compensation go on.
+# - Two correct kernels agree in most bits, not in all. Compare a kernel with its own order, or with an error bound.
+
+# %% [markdown]
 # ## Exercises
 #
 # **Exercise 1.** Where does a sum of ones stop in a format with 5 bits of precision? And a sum of threes? Predict it,

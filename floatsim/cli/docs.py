@@ -33,6 +33,11 @@ def page_names() -> list[str]:
     return sorted(path.relative_to(folder()).with_suffix("").as_posix() for path in folder().rglob("*.md"))
 
 
+def _title(text: str) -> str:
+    """Return the first heading of a page. A link to another language may stand before it."""
+    return next(line[2:] for line in text.splitlines() if line.startswith("# "))
+
+
 def docs_command(
     page: Annotated[
         str | None, typer.Argument(help="A page, such as gpu-libraries. Default: list the pages.", show_default=False)
@@ -45,7 +50,7 @@ def docs_command(
     """
     names = page_names()
     if page is None:
-        titles = {name: _text(name).partition("\n")[0].lstrip("# ") for name in names}
+        titles = {name: _title(_text(name)) for name in names}
         if as_json:
             print_json({"folder": str(folder()), "pages": titles})
             return
