@@ -5,8 +5,8 @@
     python notebooks/slides.py --out lecture.html
 
 Each notebook has a slide with its question, one for each picture with the heading above it, and one with what to
-remember if the notebook says so. Texts and pictures are those of the stored notebooks, so nothing runs. nbconvert's slides load reveal.js from
-a server. This file has its few lines of style and script inside, and the pictures as data.
+remember if the notebook says so. Texts and pictures are those of the stored notebooks, so nothing runs. nbconvert's
+slides load reveal.js from a server. This file has its few lines of style and script inside, and the pictures as data.
 
 Keys: right, space or page down for the next slide, left or page up for the one before, Home and End. The printer makes
 one page of each slide.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -31,6 +30,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Rounding, RoundingAttributes, RoundingLike
 from floatsim.quantization.integer import FIXED_POINT, IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
+from floatsim.quantization.nested_mean import torch_mean
 from floatsim.quantization.quantized import NestedScales, Quantized, outer_shape
 from floatsim.quantization.scales import (
     SIGNED_RULES,
@@ -395,8 +395,7 @@ def _nested(scales: FloatArray, scheme: Scheme) -> NestedScales | None:
     """Return the scales less their mean, quantized, if the scheme has nested scales."""
     if scheme.nested is None:
         return None
-    values = scales.values.reshape(-1)
-    offset = number(math.fsum(values) / max(values.size, 1), scales.format)
+    offset = number(torch_mean(scales.values.reshape(-1).astype(np.float32)), scales.format)
     rest = rounded("subtract", scales.reshape(1, -1), offset)
     return NestedScales(quantize_blocks(rest, scheme.nested), offset)
 
