@@ -112,9 +112,7 @@ def use_language(language: str = "zh", *, font: str | None = None) -> str | None
 
 def _installed(font: str | None) -> str | None:
     """The font that is asked for, or the first one with Chinese characters; None, after a warning, if there is none."""
-    from matplotlib import font_manager
-
-    names = {entry.name for entry in font_manager.fontManager.ttflist}
+    names = _names()
     if font is not None and font not in names:
         close = sorted(names & set(FONTS))
         raise ValueError(
@@ -124,13 +122,26 @@ def _installed(font: str | None) -> str | None:
         )
     if font is not None:
         return font
-    found = next((name for name in FONTS if name in names), None) or _added()
+    found = _known() or _added()
     if found is None:
         warn(
             "matplotlib knows no font with Chinese characters, so Chinese text would be drawn as boxes: install one "
             "(Debian and Ubuntu: apt install fonts-noto-cjk) and restart Python, or pass font= the name of another one"
         )
     return found
+
+
+def _names() -> set[str]:
+    """The names of the fonts that matplotlib knows."""
+    from matplotlib import font_manager
+
+    return {entry.name for entry in font_manager.fontManager.ttflist}
+
+
+def _known() -> str | None:
+    """The first of `FONTS` that matplotlib knows."""
+    names = _names()
+    return next((name for name in FONTS if name in names), None)
 
 
 def _added() -> str | None:
@@ -145,7 +156,9 @@ def _added() -> str | None:
             files.setdefault(font_manager.get_font(path).family_name, []).append(path)
         except (OSError, RuntimeError):  # a file that cannot be read
             continue
-    found = next((name for name in FONTS if name in files), None)
-    for path in files[found] if found else []:
-        font_manager.fontManager.addfont(path)
-    return found
+    first = next((name for name in FONTS if name in files), None)
+    for path in files[first] if first else []:
+        font_manager.fontManager.addfont(
+            path
+        )  # a collection has several fonts, of which some versions add only the first
+    return _known()

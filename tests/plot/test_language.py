@@ -14,15 +14,8 @@ from floatsim import plot
 from floatsim.plot import language
 from tests.marks import cases
 
-
-def installed():
-    """The fonts with Chinese characters of this machine. Those that matplotlib's stored list lacks are added."""
-    known = {entry.name for entry in font_manager.fontManager.ttflist}.intersection(language.FONTS)
-    return known or {language._added()} - {None}
-
-
-INSTALLED = installed()
-needs_font = pytest.mark.skipif(not INSTALLED, reason="no font with Chinese characters is installed")
+FONT = language._known() or language._added()
+needs_font = pytest.mark.skipif(FONT is None, reason="no font with Chinese characters is installed")
 
 
 @pytest.fixture(autouse=True)
@@ -101,11 +94,10 @@ def test_the_font_is_appended_once_and_removed_again():
 
 @needs_font
 def test_a_font_of_the_user_stays():
-    chosen = next(name for name in language.FONTS if name in INSTALLED)
-    rcParams["font.family"] = [chosen]
-    assert plot.use_language() == chosen
+    rcParams["font.family"] = [FONT]
+    assert plot.use_language() == FONT
     plot.use_language("en")
-    assert rcParams["font.family"] == [chosen]
+    assert rcParams["font.family"] == [FONT]
 
 
 def test_without_a_font_a_warning_says_what_to_install(monkeypatch):
