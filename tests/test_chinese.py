@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import test_docs as english
+from tests.explorer.test_files import texts as explorer_texts
 
 ROOT = english.ROOT
 CHINESE = ROOT / "docs" / "zh"
@@ -412,6 +413,11 @@ def wrong_words(text: str) -> list[str]:
 @each_text
 def test_no_term_is_a_machine_translation(page):
     assert not wrong_words(prose(page))
+
+
+def test_the_explorer_has_no_machine_translation():
+    for key, (_, text) in explorer_texts().items():
+        assert not wrong_words(text), key
 
 
 def test_the_terms_of_the_glossary_are_not_refused():

@@ -158,7 +158,5 @@ def _added() -> str | None:
             continue
     first = next((name for name in FONTS if name in files), None)
     for path in files[first] if first else []:
-        font_manager.fontManager.addfont(
-            path
-        )  # a collection has several fonts, of which some versions add only the first
+        font_manager.fontManager.addfont(path)  # of a collection, some versions add only the first font
     return _known()
