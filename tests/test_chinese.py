@@ -451,6 +451,7 @@ def test_punctuation_is_chinese(page):
     text = prose(page)
     half_width = re.findall(rf"[{HAN}][,;:?!]|[{HAN}]\.(?!\w)|[{HAN}]\([^\])]*[{HAN}]", text)
     assert not half_width
+    assert not re.findall(r"\d %", text)
     plain = re.sub(r"[*_\[\]]", "", text)
     assert not re.findall(rf"[{HAN}][A-Za-z0-9]+|[A-Za-z0-9]+[{HAN}]", plain)
 
