@@ -219,6 +219,10 @@ for fmt in [fs.FP64, *FORMATS]:
     print(f"{fmt.name:8} {total.values[0]!s:22} {c.values[0]!s:22} {bool(fs.equal(total, c)[0])}")
 
 # %% [markdown]
+# In FP16, 0.1 is stored as 0.0999755859375, and 0.2 as 0.199951171875. Their exact sum 0.2999267578125 is the midpoint
+# of the neighbours 0.2998046875 and 0.300048828125. Ties to even gives the former, but 0.3 is stored as the latter.
+# `print(fs.explain_add("0.1", "0.2", "fp16"))` shows each step.
+#
 # Where the two sides differ, they are neighbours or nearly so. Python is correct: it rounds as IEEE 754 defines. So
 # results are compared by their distance, not by equality. `fs.ulp_distance` counts the steps from one number to the
 # next:

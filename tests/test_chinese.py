@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import test_docs as english
+from tests.explorer.test_files import texts as explorer_texts
 
 ROOT = english.ROOT
 CHINESE = ROOT / "docs" / "zh"
@@ -414,6 +415,11 @@ def test_no_term_is_a_machine_translation(page):
     assert not wrong_words(prose(page))
 
 
+def test_the_explorer_has_no_machine_translation():
+    for key, (_, text) in explorer_texts().items():
+        assert not wrong_words(text), key
+
+
 def test_the_terms_of_the_glossary_are_not_refused():
     for head, word, text in rows("terms.tsv"):
         assert not wrong_words(word), head
@@ -445,6 +451,7 @@ def test_punctuation_is_chinese(page):
     text = prose(page)
     half_width = re.findall(rf"[{HAN}][,;:?!]|[{HAN}]\.(?!\w)|[{HAN}]\([^\])]*[{HAN}]", text)
     assert not half_width
+    assert not re.findall(r"\d %", text)
     plain = re.sub(r"[*_\[\]]", "", text)
     assert not re.findall(rf"[{HAN}][A-Za-z0-9]+|[A-Za-z0-9]+[{HAN}]", plain)
 

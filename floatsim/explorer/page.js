@@ -10,7 +10,7 @@
   const WITH_OPTIONS = ["bits", "operations", "sums"];
   const THEMES = ["auto", "light", "dark", "projector"];
   const CUSTOM = "custom";
-  const MOST_TERMS = 20000, MOST_NUMBERS = 5000, MOST_ELEMENTS = 128, MORE_PLACES = 20;
+  const MOST_TERMS = 20000, MOST_NUMBERS = 5000, MOST_ELEMENTS = 128, MORE_PLACES = 20, MOST_DIGITS = 40;
 
   const NAMED = DATA.formats.map((x) => F.makeFormat(x.name, x.exponentBits, x.trailingBits, x.specials, x.bias, x.colour));
   const FP32 = NAMED.find((x) => x.name === "FP32");
@@ -203,25 +203,42 @@
     return (Object.is(value, -0) ? "-0" : String(value)).replace("-", "−").replace("e−", "e-").replace("e+", "e").replace(/e−/, "e-");
   }
   const short = (x, digits = 6) => (x.kind === "finite" ? F.shortDecimal(x, digits).replace(/^-/, "−") : plain(x));
-  const percent = (share) => `${(100 * share).toFixed(share && share < 0.001 ? 3 : 1)} %`;
+  const percent = (share) => `${(100 * share).toFixed(share && share < 0.001 ? 3 : 1)}${T("percent")}`;
   const numeric = (x) => (x === 0 ? "0" : Number.isFinite(x) ? String(Number(x.toPrecision(4))).replace("-", "−").replace("e−", "e-") : "–");
+
+  const digitsOf = (text) => text.replace(/e.*$/, "").replace(/\D/g, "").replace(/^0+|0+$/g, "");
+  /** Whether a decimal text of x has all its digits: "=", otherwise "≈". */
+  const relation = (x, text) => (x.kind !== "finite" || (!x.sticky && digitsOf(text) === digitsOf(F.exactDecimal(x))) ? "=" : "≈");
+
+  /** "= " and all digits of x, or "≈ " and the first ones where there are too many. */
+  function equals(x) {
+    const text = short(x, 12);
+    if (relation(x, text) === "=") return `= ${text}`;
+    const all = F.exactDecimal(x);
+    return all.length > MOST_DIGITS || x.sticky ? `≈ ${text}` : `= ${all.replace("-", "−")}`;
+  }
 
   const flagNames = (events) => F.FLAG_NAMES.filter(([bit]) => events & bit)
     .map(([, name]) => T(name === "overflow" ? "flag_overflow" : name));
-  const flagText = (events) => flagNames(events).join(", ") || T("none");
+  const flagText = (events) => flagNames(events).join(T("comma")) || T("none");
 
   function ulpExponent(x, format) {
     if (x.kind !== "finite") return null;
     return (x.significand ? Math.max(F.leading(x), format.emin) : format.emin) - format.trailingBits;
   }
 
+  function spacingText(ulp) {
+    const x = F.finite(0, 1n, ulp), text = plain(x);
+    return `2^${ulp} ${relation(x, text)} ${text}`;
+  }
+
   function errorText(x, exact, format) {
     if (x.kind !== "finite" || exact.kind !== "finite") return "";
     const d = F.difference(x, exact);
     if (F.isZero(d) && !exact.sticky) return T("exact");
-    const ulp = ulpExponent(x, format), ulps = F.toNumber({ ...d, exponent: d.exponent - ulp });
-    const sign = d.sign ? "" : "+";
-    return T("error_of", { error: `${sign}${short(d, 4)}`, ulps: `${sign}${numeric(ulps)}` });
+    const sign = d.sign ? "" : "+", scaled = { ...d, exponent: d.exponent - ulpExponent(x, format) };
+    const error = short(d, 4), ulps = numeric(F.toNumber(scaled)), whole = relation(d, error) === "=";
+    return T("error_of", { error: `${sign}${error}`, ulps: `${sign}${ulps}`, relation: whole ? relation(scaled, ulps) : "≈" });
   }
 
   // -- bits -------------------------------------------------------------------------------------------------------
@@ -287,7 +304,7 @@
     return h("div", { class: format.bits > 19 ? "bits many" : "bits" }, groups.map(({ letter, bits }) => {
       const meaning = letter === "s" ? (code & format.signMask ? "−" : "+") : letter === "e" ? `${magnitude >> t}` : `${magnitude & ((1n << t) - 1n)}`;
       const name = T(FIELD[letter]);
-      return h("div", { class: `group ${letter}` }, h("div", { class: "name" }, `${name}: `, h("b", { class: "mono" }, meaning),
+      return h("div", { class: `group ${letter}` }, h("div", { class: "name" }, `${name}${T("colon")}`, h("b", { class: "mono" }, meaning),
         letter !== "s" && [button(`${letter}-less`, "−", () => moveField(letter, -1), { "aria-label": T("field_less", { field: name }) }),
           button(`${letter}-more`, "+", () => moveField(letter, 1), { "aria-label": T("field_more", { field: name }) })]),
       h("div", { class: "row" }, bits));
@@ -325,7 +342,7 @@
       [T("value"), plain(x)], [T("exact_value"), x.kind === "finite" ? F.exactDecimal(x) : plain(x)],
       [T("as_product"), productText(x, format)], [T("hexadecimal"), F.hexText(x)],
       [T("kind"), T(`kind_${F.classify(code, format)}`), true],
-      ulp !== null && [T("spacing"), `2^${ulp} = ${plain(F.finite(0, 1n, ulp))}`],
+      ulp !== null && [T("spacing"), spacingText(ulp)],
       x.kind === "finite" && [T("below"), neighbour(F.nextDown)], x.kind === "finite" && [T("above"), neighbour(F.nextUp)],
       read.source === "typed" && [T("error"), errorText(x, read.number, format) || "–"],
       [T("flags"), flagText(read.events), true],
@@ -397,7 +414,7 @@
   }
 
   function rowNote(step, row, told, index) {
-    const exactly = () => `= ${short(F.finite(row.sign, BigInt(`0b${row.bits}`), row.exponent - (row.bits.length - row.first - 1)), 12)}`;
+    const exactly = () => equals(F.finite(row.sign, BigInt(`0b${row.bits}`), row.exponent - (row.bits.length - row.first - 1)));
     if (step.name === "unpack") {
       const code = F.codeText(row.code, told.format);
       return `${exactly()}   ${code}${row.zeroed ? `   ${T("read_as_zero")}` : ""}`;
@@ -435,7 +452,7 @@
     if (told.events & F.ABSORBED) notes.push(T("absorbed_note"));
     return [
       h("p", { class: "soft" }, T("operations_intro")), h("div", { class: "controls" }, controls),
-      h("p", { class: "outcome", id: "outcome" }, `${T("result")}: ${plain(result)}   ${F.codeText(told.code, format)}   ${T("flags")}: ${flagText(told.events)}`),
+      h("p", { class: "outcome", id: "outcome" }, `${T("result")}${T("colon")}${plain(result)}   ${F.codeText(told.code, format)}${T("between")}${T("flags")}${T("colon")}${flagText(told.events)}`),
       notes.map((note) => h("p", { class: "soft" }, note)),
       h("p", { class: "legend" }, h("span", {}, h("b", { class: "i" }, "1"), T("legend_kept")), h("span", {}, h("b", { class: "x" }, "1"), T("legend_lost"))),
       h("ol", { class: "steps", id: "steps" }, told.steps.map((step, i) => h("li", {},
@@ -512,8 +529,8 @@
       h("line", { x1: left, y1: y(end), x2: width - 10, y2: y(end), stroke: "var(--good)", "stroke-dasharray": "6 4", "stroke-width": 2 }),
       h("polyline", { points: points.join(" "), fill: "none", stroke: "var(--lost)", "stroke-width": 3 }),
       h("text", { x: left - 6, y: y(high) + 10, "text-anchor": "end" }, numeric(high)), h("text", { x: left - 6, y: y(low), "text-anchor": "end" }, numeric(low)),
-      h("text", { x: left + 6, y: y(end) + (y(end) < 30 ? 16 : -6) }, `${T("exact_line")}: ${numeric(end)}`),
-      h("text", { x: width - 10, y: height - 8, "text-anchor": "end" }, `${T("term_axis")}: ${n}`),
+      h("text", { x: left + 6, y: y(end) + (y(end) < 30 ? 16 : -6) }, `${T("exact_line")}${T("colon")}${numeric(end)}`),
+      h("text", { x: width - 10, y: height - 8, "text-anchor": "end" }, `${T("term_axis")}${T("colon")}${n}`),
       h("text", { x: left + 4, y: height - 8 }, T("running_sum")));
   }
 
@@ -537,9 +554,9 @@
     const story = !runs ? T("no_running") : stopped ? T("stops", { k: still + 1, value: plain(x), count }) : T("grows", { count, n: steps.length });
     return [
       h("p", { class: "soft" }, T("sums_intro")), sumControls(),
-      h("p", { class: "outcome", id: "outcome" }, `${T("result")}: ${plain(x)}   ${F.codeText(code, accumulator)}`),
+      h("p", { class: "outcome", id: "outcome" }, `${T("result")}${T("colon")}${plain(x)}   ${F.codeText(code, accumulator)}`),
       h("p", { id: "story" }, story),
-      exact && h("p", { class: "soft" }, `${T("exact_sum")}: `, h("span", { class: "mono" }, short(exact, 17)), `   ${T("relative_error")}: ${relativeError(x, exact)}`),
+      exact && h("p", { class: "soft" }, `${T("exact_sum")}${T("colon")}`, h("span", { class: "mono" }, short(exact, 17)), `${T("between")}${T("relative_error")}${T("colon")}${relativeError(x, exact)}`),
       runs && exact && h("div", { class: "scroll" }, chart(steps, accumulator, exact)),
       h("h2", {}, T("every_order")),
       h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["order", "result", "relative_error"].map((key) => h("th", {}, T(key))))),
@@ -663,7 +680,7 @@
         button("open", T("open_in_bits"), () => set({ s: "bits", f: format.name, c: F.codeText(chosen, format) }), { class: "main" })),
       h("div", { class: "bits" }, bitGroups(chosen, format, (i, one, place) => button(`gbit${i}`, one ? "1" : "0", () => pick(chosen ^ (1n << BigInt(place))), { class: one ? "bit one" : "bit", "aria-pressed": String(one) }))
         .map(({ letter, bits }) => h("div", { class: `group ${letter}` }, h("div", { class: "name" }, T(FIELD[letter])), h("div", { class: "row" }, bits)))),
-      h("p", { class: "outcome", id: "outcome" }, `${F.codeText(chosen, format)} = ${plain(x)}   ${T(`kind_${kind}`)}`),
+      h("p", { class: "outcome", id: "outcome" }, `${F.codeText(chosen, format)} ${relation(x, plain(x))} ${plain(x)}   ${T(`kind_${kind}`)}`),
       h("p", { class: "soft mono" }, productText(x, format)),
       h("p", { class: "legend" }, legend.map(([colour, key]) => h("span", {}, h("span", { class: "swatch", style: `background:${colour}` }), T(key)))),
       h("div", { class: "scroll" }, h("table", { class: "grid", id: "grid", role: "grid", "aria-label": T("grid", { format: label(format) }) },
@@ -785,7 +802,7 @@
     const { codes, own, at } = readBlocks(), x = codes.map((code) => F.decode(code, FP32)), values = x.map(F.toNumber);
     const shown = state.bl || values.map((value) => Number(value.toPrecision(6))).join(" ");
     const parts = [h("p", { class: "soft" }, T("blocks_intro")), h("div", { class: "controls" },
-      slider("outlier", T("outlier", { value: `2^${state.bo}` }), "bo", 0, 24), slider("outlier-at", `${T("outlier_at")}: ${state.bp}`, "bp", 0, 63),
+      slider("outlier", T("outlier", { value: `2^${state.bo}` }), "bo", 0, 24), slider("outlier-at", `${T("outlier_at")}${T("colon")}${state.bp}`, "bp", 0, 63),
       field("block", T("list"), shown, (text) => set({ bl: text }), { tag: "textarea", wide: true, rows: 2 }),
       (own || state.bl) && button("normal", T("normal_list"), () => set({ bl: "" })))];
     const summary = [], strips = [];
@@ -796,8 +813,8 @@
       const name = T(data.rule === "nvfp4" ? "scheme_nvfp4" : data.block ? "scheme_blocks" : "scheme_tensor", { format: data.format, block: data.block, scale: data.scaleFormat });
       summary.push(h("tr", {}, h("td", {}, name), h("td", { class: "num" }, `${zeros} / ${values.length}`), h("td", { class: "num" }, percent(mean)), h("td", { class: "num" }, percent(Math.max(...errors)))));
       const scales = blocks.map((block) => plain(F.decode(block.scale, scheme.scaleFormat)));
-      strips.push(h("div", { class: "card" }, h("b", {}, name), h("div", { class: "soft" }, `${T("scale")}: `, h("span", { class: "mono" }, scales.join("   ")),
-        tensorScale && `   ${T("tensor_scale", { value: short(tensorScale, 6) })}`),
+      strips.push(h("div", { class: "card" }, h("b", {}, name), h("div", { class: "soft" }, `${T("scale")}${T("colon")}`, h("span", { class: "mono" }, scales.join("   ")),
+        tensorScale && `${T("between")}${T("tensor_scale", { value: short(tensorScale, 6) })}`),
       h("div", { class: "strip" }, back.map((y, i) => {
         const level = Math.min(1, errors[i] * (errors[i] < 1 ? 2 : 1)), first = data.block && i % data.block === 0 && i % 32 !== 0;
         return h("span", { class: `${i === at ? "outlier" : ""}${first ? " edge" : ""}`, title: T("element_text", { i, x: numeric(values[i]), value: short(y, 5) }),
@@ -806,7 +823,7 @@
     }
     parts.push(h("div", { class: "scroll" }, h("table", { id: "schemes" }, h("thead", {}, h("tr", {}, h("th", {}, T("scheme")), ["zeros", "mean_error", "worst"].map((key) => h("th", { class: "num" }, T(key))))), h("tbody", {}, summary))),
       strips, h("p", { class: "legend" }, [0, 0.25, 0.5, 1].map((level) => h("span", {}, h("span", { class: "swatch", style: `border:1px solid var(--line);background:color-mix(in srgb, var(--lost) ${100 * level}%, var(--card))` }), `${level === 1 ? "≥ " : ""}${percent(level / 2)}`)),
-      h("span", {}, `0: ${T("flushed")}`)));
+      h("span", {}, `0${T("colon")}${T("flushed")}`)));
     return parts;
   }
 
@@ -887,7 +904,7 @@
       const was = value(before), is = value(after.get(name)), title = STRINGS[`order_${name}`] ? T(`order_${name}`) : name === CUSTOM ? T("custom") : name;
       return was.code === is.code ? `${title} ${T("flags")} ${flagText(was.flags)} → ${flagText(is.flags)}` : `${title} ${was.number} → ${is.number}`;
     });
-    return T("what_changed", { option, from, to, count: old.size, total, list: shown.join("; ") + (old.size > 4 ? "; …" : "") });
+    return T("what_changed", { option, from, to, count: old.size, total, list: shown.join(T("semicolon")) + (old.size > 4 ? `${T("semicolon")}…` : "") });
   }
 
   function viewOptions() {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
+from pathlib import Path
 
 from floatsim._warnings import warn
 
@@ -13,9 +15,15 @@ FONTS = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC", "Hiragino Sans GB",
     "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Heiti SC", "STHeiti", "SimHei", "DengXian",
     "Sarasa UI SC", "LXGW WenKai", "Arial Unicode MS", "Droid Sans Fallback", "Noto Sans CJK JP", "Noto Serif CJK SC",
-    "SimSun",
+    "Noto Serif CJK JP", "SimSun",
 )  # fmt: skip
 """Fonts with Chinese characters on Linux, macOS and Windows, the preferred ones first."""
+
+FONT_FILES = (
+    "notosanscjk", "notosanssc", "notoserifcjk", "sourcehansans", "pingfang", "hiraginosansgb", "msyh", "wqymicrohei",
+    "wqyzenhei", "stheiti", "simhei", "simsun", "deng", "sarasa", "lxgwwenkai", "arialunicode", "droidsansfallback",
+)  # fmt: skip
+"""How the names of their files begin, in small letters and digits only."""
 
 CHINESE = {
     "sign": "符号", "exponent": "指数", "significand": "尾数", "subnormal": "次正规数",
@@ -34,7 +42,7 @@ CHINESE = {
     "{}: diverged": "{}：发散", "error in ulps of {} (right: too large)": "误差，以 {} 的 ulp 计（右边：偏大）",
     "mean {} ulp": "平均 {} ulp",
 }  # fmt: skip
-"""The Chinese of the labels that pictures of formats, rounding, losses and training have. Other labels stay English."""
+"""The Chinese of most labels of pictures of formats, rounding, losses and training. Other labels stay English."""
 
 _appended: set[str] = set()
 """The fonts that `use_language` appended, and may remove."""
@@ -53,9 +61,10 @@ def say(label: str, *values: object) -> str:
 def use_language(language: str = "zh", *, font: str | None = None) -> str | None:
     """Choose the language of the labels, and let matplotlib draw Chinese text, that of your own titles included.
 
-    The pictures of formats, rounding, conversion losses and training have Chinese labels. matplotlib's own font has no
-    Chinese characters, and draws a box for each. This function appends a font with them to `rcParams["font.family"]`.
-    Latin letters and digits keep their font. Without such a font, a warning says what to install, and nothing changes.
+    Most labels of the pictures of formats, rounding, conversion losses and training have a Chinese text. All other
+    labels and pictures stay English. matplotlib's own font has no Chinese characters, and draws a box for each. This
+    function appends a font with them to `rcParams["font.family"]`. Latin letters and digits keep their font. Without
+    such a font, a warning says what to install, and nothing changes.
 
     matplotlib draws a text that contains a formula in one font only: write "2ᵏ" beside Chinese characters, not "$2^k$".
 
@@ -65,7 +74,7 @@ def use_language(language: str = "zh", *, font: str | None = None) -> str | None
         "zh" selects Chinese labels and appends a font. "en" selects English labels and removes the font again.
     font : str, optional
         The name of a font that matplotlib knows. Default: the first installed font of a list for Linux, macOS and
-        Windows.
+        Windows. A font that was installed after matplotlib stored its list of fonts is found too.
 
     Returns
     -------
@@ -80,7 +89,7 @@ def use_language(language: str = "zh", *, font: str | None = None) -> str | None
     Warns
     -----
     FloatsimWarning
-        If no font with Chinese characters is installed.
+        If no font with Chinese characters is found.
 
     Examples
     --------
@@ -103,9 +112,7 @@ def use_language(language: str = "zh", *, font: str | None = None) -> str | None
 
 def _installed(font: str | None) -> str | None:
     """The font that is asked for, or the first one with Chinese characters; None, after a warning, if there is none."""
-    from matplotlib import font_manager
-
-    names = {entry.name for entry in font_manager.fontManager.ttflist}
+    names = _names()
     if font is not None and font not in names:
         close = sorted(names & set(FONTS))
         raise ValueError(
@@ -113,10 +120,43 @@ def _installed(font: str | None) -> str | None:
             + (f"; with Chinese characters it knows {', '.join(close)}" if close else "")
             + ". matplotlib.font_manager.fontManager.addfont(path) adds a file"
         )
-    found = font if font is not None else next((name for name in FONTS if name in names), None)
+    if font is not None:
+        return font
+    found = _known() or _added()
     if found is None:
         warn(
-            "no font with Chinese characters is installed, so Chinese text would be drawn as boxes: install one "
-            "(Debian and Ubuntu: apt install fonts-noto-cjk), restart Python, or pass font= the name of another one"
+            "matplotlib knows no font with Chinese characters, so Chinese text would be drawn as boxes: install one "
+            "(Debian and Ubuntu: apt install fonts-noto-cjk) and restart Python, or pass font= the name of another one"
         )
     return found
+
+
+def _names() -> set[str]:
+    """The names of the fonts that matplotlib knows."""
+    from matplotlib import font_manager
+
+    return {entry.name for entry in font_manager.fontManager.ttflist}
+
+
+def _known() -> str | None:
+    """The first of `FONTS` that matplotlib knows."""
+    names = _names()
+    return next((name for name in FONTS if name in names), None)
+
+
+def _added() -> str | None:
+    """Add the files of the best of `FONTS` to the fonts of matplotlib, whose stored list can be older than they are."""
+    from matplotlib import font_manager
+
+    files: dict[str, list[str]] = {}
+    for path in sorted(font_manager.findSystemFonts()):
+        if not re.sub(r"[\W_]", "", Path(path).stem.lower()).startswith(FONT_FILES):
+            continue
+        try:
+            files.setdefault(font_manager.get_font(path).family_name, []).append(path)
+        except (OSError, RuntimeError):  # a file that cannot be read
+            continue
+    first = next((name for name in FONTS if name in files), None)
+    for path in files[first] if first else []:
+        font_manager.fontManager.addfont(path)  # of a collection, some versions add only the first font
+    return _known()

@@ -55,8 +55,9 @@ def test_texts_in_both_languages():
     for key, (en, zh) in found.items():
         assert set(re.findall(r"\{\w+\}", en)) == set(re.findall(r"\{\w+\}", zh)), key
     same = {key for key, (_, zh) in found.items() if not re.search(r"[\u4e00-\u9fff]", zh)}
-    assert same == {"language", "ftz", "daz", "nan", "field_less", "field_more", "error_of", "terms_harmonic",
-                    "terms_alternating", "products", "element_text"}  # fmt: skip
+    assert same == {"colon", "between", "semicolon", "comma", "percent", "language", "ftz", "daz", "nan", "kind_nan",
+                    "kind_signaling_nan", "field_less", "field_more", "error_of", "terms_harmonic", "terms_alternating",
+                    "products", "element_text"}  # fmt: skip
     for word in ("尾数", "指数", "次正规数", "舍入", "上溢", "下溢", "吞没", "粘滞位", "对阶", "规格化"):
         assert word in STRINGS
     for wrong in ("亚正常", "非正规化", "四舍五入", "溢流", "小数部分位", "浮动点", "尾随"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -397,3 +398,30 @@ def test_notebook_frame(page, tab, tmp_path):
     tab.run(f"{inside}('#cell1').click()")
     assert "0x01" in tab.run(f"{inside}('#outcome').innerText")
     tab.requests = [each for each in tab.requests if each.startswith(tab.address)]
+
+
+# -- numbers after an equals sign, and Chinese punctuation -------------------------------------------------------------
+
+
+def test_a_number_after_an_equals_sign_is_exact(page):
+    """All digits where they are few, and otherwise "≈": 0.2999267578125 has 13 digits."""
+    tab = page("s=operations&f=FP16&op=add&a=0.1&b=0.2")
+    steps = tab.text("#steps")
+    assert "= 0.2999267578125" in steps
+    for digits in re.findall(r"= \u2212?(\d+(?:\.\d+)?)(?!\S)", steps):
+        assert Fraction(digits) == Fraction(float(digits)), digits
+    tab = page("s=operations&f=FP32&op=multiply&a=1e-30&b=1")
+    assert "≈ 1.0000000031" in tab.text("#steps")
+    tab = page("f=FP16&x=0.1")
+    assert re.search(r"2\^-14 = 0.00006103515625", tab.text("#facts"))
+    assert "≈ \N{MINUS SIGN}0.4 ulp" in tab.text("#facts")
+    assert "2^-149 ≈ 1.4012984643248" in page("f=FP32&c=0x00000001").text("#facts")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_chinese_labels_have_chinese_punctuation(page, section):
+    tab = page(f"l=zh&s={section}")
+    text = tab.text("body")
+    assert not re.findall(r"[\u4e00-\u9fff][:;,]|\d %", text)
+    if section == "sums":
+        assert re.search("各项的精确和\uff1a.*\uff1b相对误差\uff1a", text)
