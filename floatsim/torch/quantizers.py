@@ -23,6 +23,7 @@ from floatsim.torch.tensors import read, tensor_of
 __all__ = ["FakeQuantize", "fake_quantize"]
 
 _GRADIENTS = ("clipped", "ste")
+_LEAST_SCALE = 2.0**-23
 
 
 def _ends(q: Quantized) -> tuple[Any, Any]:
@@ -205,7 +206,8 @@ class FakeQuantize(torch.nn.Module):  # type: ignore[misc]
         As in `fs.quantize_blocks`.
     learned : bool
         Whether the scale is a parameter (LSQ). Its first value follows from the first input of the module:
-        2 mean|x| / sqrt(max), for each block.
+        2 mean|x| / sqrt(max), for each block. A step that leaves it below 2^-23, or negative, sets it to 2^-23, as
+        PyTorch's learnable fake quantization does.
     grad : str
         The gradient by the input: "clipped" or "ste", as in `fake_quantize`.
     **changes
@@ -235,6 +237,8 @@ class FakeQuantize(torch.nn.Module):  # type: ignore[misc]
         """Return the fake-quantized input."""
         if self.scale is not None and not self.scale.numel():
             self._start(x)
+        if self.scale is not None:
+            self.scale.data.clamp_(min=_LEAST_SCALE)
         return fake_quantize(x, self.scheme, scale=self.scale, grad=self.grad)
 
     def _start(self, x: Tensor) -> None:

@@ -175,7 +175,7 @@ def test_the_table_and_the_picture():
          r"this one has 64: of the GGUF types q4_0, .*mxfp4.* can; the names of fs\.quantization\.SCHEMES can"),
         ({"*.bias": "q8_0"}, (), r"this one has 8: the names of fs\.quantization\.SCHEMES can"),
         ("q4_kk", (), r"did you mean 'q4_k'\?"),
-        ("iq4_xs", (), r"the GGUF type IQ4_XS is only read"),
+        ("q8_k", (), r"the GGUF type Q8_K is only read"),
         ("awq", (), r"AWQ searches .* its format is fs\.quantization\.Scheme\('uint4'"),
         ("w8a9", (), r"did you mean 'w8a8'\?"),
         ({}, (), r"scheme has no rule"),

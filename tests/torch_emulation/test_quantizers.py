@@ -63,6 +63,15 @@ def test_the_factor_of_lsq():
     assert torch.equal(scales[0].grad, scales[1].grad)
 
 
+def test_a_learned_scale_stays_positive():
+    quantizer = ft.FakeQuantize("int4", block="row", learned=True)
+    x = numbers(2, 8)
+    quantizer(x)
+    quantizer.scale.data[0] = -0.1
+    assert torch.isfinite(quantizer(x)).all()
+    assert quantizer.scale.min().item() == 2.0**-23
+
+
 def test_training_with_a_learned_scale_reduces_the_loss():
     torch.manual_seed(0)
     x, target = numbers(64, 16), numbers(64, 8, seed=1)
