@@ -166,8 +166,7 @@ def _scheme_of(format: Any, with_scales: bool) -> Scheme | None:
 
 
 def _compare_cast(actual: Any, x: Any, fmt: Any, given: dict[str, Any], equal_nan: bool) -> Report:
-    if given.get("seed") is not None and not isinstance(given["seed"], int | np.integer):
-        raise TypeError(f"seed must be an integer, which repeats the draws of the kernel, not {given['seed']!r}")
+    given = given | ({"seed": _repeatable(given["seed"])} if given.get("seed") is not None else {})
     attributes = resolve(cast("RoundingKeywords", given)).attributes  # type: ignore[arg-type]
     options: dict[str, Any] = {
         "rounding": attributes.rounding, "overflow": attributes.overflow, "daz": attributes.daz, "ftz": attributes.ftz,
