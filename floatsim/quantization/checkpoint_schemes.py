@@ -31,7 +31,8 @@ Array: TypeAlias = NDArray[Any]
 
 _FORMATS = {fmt.name: fmt for fmt in INTEGER_FORMATS}
 CONFIG_KEYS = (
-    "bits", "group_size", "checkpoint_format", "format", "quant_method", "version", "config_groups", "weight_block_size",
+    "bits", "group_size", "checkpoint_format", "format", "quant_method", "version", "config_groups",
+    "weight_block_size",
 )  # fmt: skip
 """The keys of a configuration that schemes read."""
 _STEP = 32  # rows: whole words of packed zero points of 2 to 8 bits

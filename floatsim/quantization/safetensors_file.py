@@ -238,8 +238,8 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
         The file, or the index of a checkpoint in several files, `model.safetensors.index.json`. Files are mapped into
         memory: a tensor is read when it is used.
     config : dict, optional
-        The configuration of the quantization, or all of a `config.json` that has one. Default: `quantization_config` of `config.json`, or
-        `quantize_config.json`, `quant_config.json` or `hf_quant_config.json` beside the file.
+        The configuration of the quantization, or all of a `config.json` that has one. Default: `quantization_config`
+        of `config.json`, or `quantize_config.json`, `quant_config.json` or `hf_quant_config.json` beside the file.
 
     Attributes
     ----------

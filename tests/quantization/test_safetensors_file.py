@@ -255,7 +255,8 @@ INT32 = np.zeros((8, 32), np.int32)
     ({"a.weight_packed": ("I32", INT32), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
       "a.weight_shape": ("I64", np.int64([8, 9999]))}, "32 words for 9999 codes fit no width from 2 to 8 bits"),
     ({"a.weight_packed": ("I32", np.zeros((8, 1), np.int32)), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
-      "a.weight_shape": ("I64", np.int64([8, 2]))}, "1 words for 2 codes fit 2, 3, 4, 5, 6, 7, 8 bits; put config.json with num_bits"),
+      "a.weight_shape": ("I64", np.int64([8, 2]))}, 
+          "1 words for 2 codes fit 2, 3, 4, 5, 6, 7, 8 bits; put config.json with num_bits"),
     ({"a.weight": ("F8_E4M3", np.zeros((8, 32), np.uint8)), "a.weight_scale": ("F32", np.ones((3, 1), np.float32))},
      r"weight_scale of shape \(3, 1\) fits no blocks of the weight \(8, 32\)"),
     ({"a.weight_packed": ("U8", np.zeros((8, 12), np.uint8)), "a.weight_scale": ("U8", np.zeros((8, 1), np.uint8))},
@@ -375,7 +376,8 @@ def test_names_and_keys_that_are_not_known(read):
     assert file.get("F23") is None
     with pytest.raises(ValueError, match="config has no key that a scheme reads, but 'num_bits'; known keys are bits"):
         SafetensorsFile(file.path, config={"num_bits": 8})
-    assert SafetensorsFile(file.path, config={"quantization": {"quant_algo": "FP8"}}).config["quant_method"] == "modelopt"
+    given = {"quantization": {"quant_algo": "FP8"}}
+    assert SafetensorsFile(file.path, config=given).config["quant_method"] == "modelopt"
 
 
 @pytest.mark.parametrize(("suffix", "reader"), [("safetensors", "SafetensorsFile"), ("gguf", "GgufFile")])
