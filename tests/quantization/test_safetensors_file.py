@@ -255,7 +255,7 @@ INT32 = np.zeros((8, 32), np.int32)
     ({"a.weight_packed": ("I32", INT32), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
       "a.weight_shape": ("I64", np.int64([8, 9999]))}, "32 words for 9999 codes fit no width from 2 to 8 bits"),
     ({"a.weight_packed": ("I32", np.zeros((8, 1), np.int32)), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
-      "a.weight_shape": ("I64", np.int64([8, 2]))}, 
+      "a.weight_shape": ("I64", np.int64([8, 2]))},
           "1 words for 2 codes fit 2, 3, 4, 5, 6, 7, 8 bits; put config.json with num_bits"),
     ({"a.weight": ("F8_E4M3", np.zeros((8, 32), np.uint8)), "a.weight_scale": ("F32", np.ones((3, 1), np.float32))},
      r"weight_scale of shape \(3, 1\) fits no blocks of the weight \(8, 32\)"),
