@@ -437,3 +437,14 @@ def test_a_kernel_that_adds_the_high_bits_of_philox():
     draws = fs.Philox(42).draws(x.size, 32).astype(np.uint32)
     kernel = ((x.view(np.uint32) + (draws >> 16)) >> 16).astype(np.uint16)
     assert compare_conversion(kernel, x, "bf16", rounding="stochastic", seed=fs.Philox(42), random_bits=16).passed
+
+
+def test_equal_values_with_other_codes_and_scales_are_counted():
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    q, other = fs.quantize_blocks(x, "mxfp4"), fs.quantize_blocks(x, "mxfp4", rule="rceil")
+    report = compare_conversion(other, x, "mxfp4")
+    differ = int((q.values != other.values).sum())
+    assert 0 < differ < report.mismatches
+    assert f"{differ} values differ; the others have other codes or scales with equal values" in str(report)
+    assert "fail: equal codes and scales, against the quantization to E2M1" in str(report)
+    assert "values differ" not in str(compare_conversion(fs.encode(x, "bf16") + np.uint16(1), x, "bf16"))

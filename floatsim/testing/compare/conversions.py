@@ -215,7 +215,7 @@ def _compare_blocks(actual: Any, x: BlockConversion) -> Report:
     if desired.zero_points is not None and found.zero_points is not None:
         scales = scales | (desired.zero_points != found.zero_points)
     differs = np.asarray(found.codes != desired.codes) | of_blocks(x.scheme, desired.shape, scales)
-    rule = f"codes and scales are equal, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
+    rule = f"equal codes and scales, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
     if not differs.any():
         return report_of(rule, values[1], values[0], differs)
     fault = explain_blocks(x, desired, found)
