@@ -200,16 +200,16 @@ def check_shape_invariant(
     check = _Check(f, operands, rows, batch, sequence)
     wanted = None if sizes is None else [as_index(size, "a size", 1, 1 << 40) for size in sizes]
     found: dict[str, ShapeDifference] = {}
-    sizes: dict[str, list[int]] = {}
+    differing: dict[str, list[int]] = {}
     calls = list(check.calls(wanted))
     for call in calls:
         difference = check.difference(call)
         if difference is None:
             continue
-        sizes.setdefault(call.kind, []).extend([] if call.kind.endswith("position") else [len(call.indices)])
+        differing.setdefault(call.kind, []).extend([] if call.kind.endswith("position") else [len(call.indices)])
         if call.kind not in found:
             found[call.kind] = check.named(difference, call) if name_orders else difference
-    found = {kind: replace(difference, sizes=tuple(sizes[kind])) for kind, difference in found.items()}
+    found = {kind: replace(difference, sizes=tuple(differing[kind])) for kind, difference in found.items()}
     return ShapeInvariance(tuple(found.values()), len(calls), tuple(dict.fromkeys(call.kind for call in calls)))
 
 
