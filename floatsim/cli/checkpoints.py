@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from floatsim.cli.console import BadInputError, one_line, print_columns, print_json, rich_console, track
-from floatsim.formats._validation import nearest_name
+from floatsim.formats._validation import near_or_first
 
 if TYPE_CHECKING:
     from floatsim.quantization.gguf_file import GgufFile, GgufTensor
@@ -43,14 +44,27 @@ def is_checkpoint(argument: str | None, *, alone: bool = True) -> bool:
     return suffix is not None and (alone or suffix != _ALSO_MATRICES)
 
 
-def _opened(argument: str, option: str) -> File:
+def _configuration(config: Path | None) -> dict[str, Any]:
+    """Return the keywords of the reader: the configuration in a file of JSON, or none."""
+    if config is None:
+        return {}
+    try:
+        return {"config": json.loads(config.read_text(encoding="utf-8"))}
+    except (ValueError, OSError) as error:
+        raise BadInputError(f"--config: {config} cannot be read as JSON: {one_line(error)}") from None
+
+
+def _opened(argument: str, option: str, config: Path | None) -> File:
     path = Path(argument.strip())
     if not path.exists():
         raise BadInputError(f"{option}: there is no file {path}")
     module, _, name = SUFFIXES[str(_suffix(argument))].partition(":")
     reader = getattr(import_module(f"floatsim.quantization.{module}"), name)
-    with _bad_input(option):
-        file: File = reader(path)
+    if config is not None and name != "SafetensorsFile":
+        raise BadInputError(f"--config: {path} needs no configuration; it is for .safetensors files")
+    given = _configuration(config)
+    with _bad_input("--config" if given else option):
+        file: File = reader(path, **given)
         return file
 
 
@@ -59,20 +73,25 @@ def _bad_input(option: str) -> Iterator[None]:
     """Raise the errors of a file as bad input."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise BadInputError(f"{option}: {one_line(error)}") from None
 
 
 def _tensor(file: File, name: str) -> Tensor:
     if name in file:
         return file[name]
-    near = nearest_name(name, list(file))
-    hint = f"did you mean {near!r}? " if near is not None else ""
-    first = ", ".join(list(file)[:_LISTED]) + (", ..." if len(file) > _LISTED else "")
-    raise BadInputError(f"--tensor: {file.path} has no tensor {name!r}; {hint}it has {first or 'no tensor'}")
+    raise BadInputError(f"--tensor: {file.path} has no tensor {name!r}; {near_or_first(name, file, _LISTED)}")
 
 
 def _storage(tensor: Tensor) -> dict[str, Any]:
+    """Return the name, type, shape and bits of a tensor, or its error if a configuration is missing or parts differ."""
+    try:
+        return _readable(tensor)
+    except ValueError as error:
+        return {"name": tensor.name, "type": tensor.type, "shape": None, "bits": None, "error": one_line(error)}
+
+
+def _readable(tensor: Tensor) -> dict[str, Any]:
     count = math.prod(tensor.shape)
     return {"name": tensor.name, "type": tensor.type, "shape": list(tensor.shape),
             "bits": tensor.nbits / count if count else None}  # fmt: skip
@@ -86,9 +105,12 @@ def _plain(x: Any) -> Any:
     return [*x[:_LISTED], "..."] if isinstance(x, list) and len(x) > _LISTED else x
 
 
-def show_checkpoint(argument: str, name: str | None, *, as_json: bool) -> None:
-    """Print the tensors of a file, or one tensor: its storage, its scales and its first numbers."""
-    file = _opened(argument, "FILE")
+def show_checkpoint(argument: str, name: str | None, config: Path | None = None, *, as_json: bool) -> None:
+    """Print the tensors of a file, or one tensor: its storage, its scales and its first numbers.
+
+    A tensor of the list that cannot be read has its error in the place of its shape.
+    """
+    file = _opened(argument, "FILE", config)
     if name is not None:
         with _bad_input("--tensor"):
             _show_tensor(_tensor(file, name), as_json=as_json)
@@ -112,13 +134,29 @@ def _short(x: float | None) -> str:
 def _print_rows(console: Any, rows: list[dict[str, Any]]) -> None:
     heads = [("tensor", "left"), ("type", "left"), ("shape", "right"), ("bits", "right")]
     print_columns(console, heads, [
-        (row["name"], row["type"], "x".join(map(str, row["shape"])), _short(row["bits"]))
+        (row["name"], row["type"], _shape(row), _short(row["bits"]))
         for row in rows
     ])  # fmt: skip
+    _print_errors(console, rows)
+
+
+def _shape(row: dict[str, Any]) -> str:
+    return "error" if "error" in row else "x".join(map(str, row["shape"]))
+
+
+def _print_errors(console: Any, rows: list[dict[str, Any]]) -> None:
+    """Print the errors of a list below it, each once with the names of its tensors."""
+    of_error: dict[str, list[str]] = {}
+    for row in rows:
+        if "error" in row:
+            of_error.setdefault(row["error"].removeprefix(f"{row['name']}: "), []).append(row["name"])
+    for text, names in of_error.items():
+        more = ", ..." if len(names) > _LISTED else ""
+        console.print(f"\n{', '.join(names[:_LISTED])}{more}: {text}", markup=False, soft_wrap=True)
 
 
 def _show_tensor(tensor: Tensor, *, as_json: bool) -> None:
-    facts = _storage(tensor)
+    facts = _readable(tensor)
     scheme, note = getattr(tensor, "scheme", None), getattr(tensor, "note", "")
     if scheme is not None:
         facts |= {"package": scheme.package, "rule": scheme.rule} | ({"note": note} if note else {})
@@ -173,16 +211,24 @@ def _measured(tensor: Tensor) -> dict[str, Any]:
 
 def _surveyed(file: File) -> Iterator[dict[str, Any]]:
     for tensor in track(list(file.values()), "reading"):
-        yield _storage(tensor) | _measured(tensor)
+        row = _storage(tensor)
+        try:
+            yield row if "error" in row else row | _measured(tensor)
+        except ValueError as error:  # the shapes fit, and the contents do not
+            yield row | {"error": one_line(error)}
 
 
-def survey_checkpoint(argument: str, *, as_json: bool) -> None:
-    """Print one row for each tensor of a file: its storage and the range of its numbers."""
-    file = _opened(argument, "FILES")
+def survey_checkpoint(argument: str, config: Path | None = None, *, as_json: bool) -> None:
+    """Print one row for each tensor of a file: its storage and the range of its numbers.
+
+    A tensor that cannot be read has its error in the place of its shape. It is left out of the sums.
+    """
+    file = _opened(argument, "FILES", config)
     with _bad_input("FILES"):
         rows = list(_surveyed(file))
-    whole = sum(tensor.nbits for tensor in file.values())
-    numbers = sum(math.prod(tensor.shape) for tensor in file.values())
+    read = [file[row["name"]] for row in rows if "error" not in row]
+    whole = sum(tensor.nbits for tensor in read)
+    numbers = sum(math.prod(tensor.shape) for tensor in read)
     if as_json:
         print_json({"file": str(file.path), "numbers": numbers, "bits": whole / max(numbers, 1), "tensors": rows})
         return
@@ -190,9 +236,10 @@ def survey_checkpoint(argument: str, *, as_json: bool) -> None:
         "tensor", "type", "shape", "bits", "zeros", "smallest", "largest", "rms", "NaN, inf")]  # fmt: skip
     console = rich_console()
     print_columns(console, heads, [
-        (row["name"], row["type"], "x".join(map(str, row["shape"])),
-         *(_short(row[key]) for key in ("bits", "zeros", "smallest", "largest", "rms")),
-         str(row["not_finite"]) if row["not_finite"] else "")
+        (row["name"], row["type"], _shape(row),
+         *(_short(row.get(key)) for key in ("bits", "zeros", "smallest", "largest", "rms")),
+         str(row["not_finite"]) if row.get("not_finite") else "")
         for row in rows
     ])  # fmt: skip
-    console.print(f"\n{len(rows)} tensors, {numbers} numbers, {whole / max(numbers, 1):.4g} bits for each")
+    _print_errors(console, rows)
+    console.print(f"\n{len(read)} tensors, {numbers} numbers, {whole / max(numbers, 1):.4g} bits for each")

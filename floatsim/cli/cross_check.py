@@ -143,7 +143,10 @@ def check_command(
     try:
         report = compared(format=chosen, maxulp=maxulp, equal_nan=equal_nan)
     except (TypeError, ValueError, AssertionError) as error:
-        raise _error(error) from None
+        found = _error(error)
+        if operands is None and "does not multiply FP32 by FP32" in str(found):
+            found = BadInputError(f"{found}; --operands bf16 rounds the files first")
+        raise found from None
     if picture is not None:
         _draw(report, picture)
     if as_json:

@@ -119,6 +119,11 @@ def formats_command(
 
 # -- floatsim show ---------------------------------------------------------------------------------------------------
 
+Configuration = Annotated[
+    Path | None,
+    typer.Option(help="A file of JSON that describes the quantization of a .safetensors file. Default: config.json or "
+                      "quantize_config.json beside it."),
+]  # fmt: skip
 _CHECKPOINT = f"a checkpoint ({READABLE_CHECKPOINTS}), whose tensors are listed"
 _SHOWN = ("fp32", "tf32", "fp16", "bf16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1")
 _FLAGS = {"invalid": 16, "divide_by_zero": 8, "overflow": 4, "underflow": 2, "inexact": 1}
@@ -284,14 +289,19 @@ def show(
     seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain the rounding step by step.")] = False,
     tensor: Annotated[str | None, typer.Option(help="Show this tensor of a checkpoint.")] = None,
+    config: Configuration = None,
     as_json: Json = False,
 ) -> None:
-    """Show a number in a format: its bits, neighbours and error, and its rounding to all formats."""
+    """Show a number in a format, or the tensors of a checkpoint file.
+
+    Of a number: its bits, neighbours and error, and its rounding to all formats.
+    """
     if value is not None and is_checkpoint(value):
-        show_checkpoint(value, tensor, as_json=as_json)
+        show_checkpoint(value, tensor, config, as_json=as_json)
         return
     if tensor is not None:
         raise BadInputError("--tensor is for a checkpoint: `floatsim show model.gguf --tensor NAME`")
+    _without_configuration(config)
     chosen = named_format(fmt, "--format")
     if (value is None) == (code is None):
         raise BadInputError(
@@ -329,6 +339,11 @@ def _code(text: str, fmt: FloatFormat) -> int:
     return number
 
 
+def _without_configuration(config: Path | None) -> None:
+    if config is not None:
+        raise BadInputError("--config is for a checkpoint: `floatsim show model.safetensors --config FILE`")
+
+
 # -- floatsim survey -------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +377,7 @@ def survey(
     daz: Annotated[bool, typer.Option("--daz", help="Read subnormal operands as zeros.")] = False,
     ftz: Annotated[bool, typer.Option("--ftz", help="Flush tiny results to zero.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")] = None,
+    config: Configuration = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
@@ -369,8 +385,9 @@ def survey(
     if files and any(is_checkpoint(file, alone=alone) for file in files):
         if len(files) > 1 or multiply:
             raise BadInputError(f"FILES: a checkpoint is surveyed alone and without --multiply, not {' '.join(files)}")
-        survey_checkpoint(files[0], as_json=as_json)
+        survey_checkpoint(files[0], config, as_json=as_json)
         return
+    _without_configuration(config)
     if not out.parent.is_dir():
         raise BadInputError(f"--out: there is no folder {out.parent}")
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):

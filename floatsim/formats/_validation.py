@@ -68,6 +68,18 @@ def name_hint(name: object, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else f"known are {', '.join(names)}"
 
 
+def near_or_first(name: object, known: Iterable[str], most: int = 12) -> str:
+    """Return the end of an error message about an unknown name: the nearest one if there is one, and the first ones.
+
+    >>> near_or_first("layer.v", ["layer.w", "norm"]), near_or_first("x", "abcdefghijklm", most=3)
+    ("did you mean 'layer.w'? it has layer.w, norm", 'it has a, b, c, ...')
+    """
+    names = list(known)
+    near = nearest_name(name, names)
+    first = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return f"{'' if near is None else f'did you mean {near!r}? '}it has {first or 'no tensor'}"
+
+
 def as_word(value: Any, argument: str, known: Sequence[str]) -> str:
     """Return one of the known words, or raise a ValueError that names them."""
     if value not in known:

@@ -25,11 +25,16 @@ from floatsim.quantization.safetensors_storage import StoredTensor, read_json
 from floatsim.quantization.scales import number
 from floatsim.quantization.scheme import ElementFormat, Scheme
 
-__all__ = ["CHECKPOINT_SCHEMES", "CheckpointScheme", "Parts", "Weight", "missing_parts", "recognized"]
+__all__ = ["CHECKPOINT_SCHEMES", "CONFIG_KEYS", "CheckpointScheme", "Parts", "Weight", "missing_parts", "recognized"]
 
 Array: TypeAlias = NDArray[Any]
 
 _FORMATS = {fmt.name: fmt for fmt in INTEGER_FORMATS}
+CONFIG_KEYS = (
+    "bits", "group_size", "checkpoint_format", "format", "quant_method", "version", "config_groups",
+    "weight_block_size",
+)  # fmt: skip
+"""The keys of a configuration that schemes read."""
 _STEP = 32  # rows: whole words of packed zero points of 2 to 8 bits
 _TORCH = {"float16": FP16, "bfloat16": BF16, "float32": FP32}
 _SCALES = "F16 BF16 F32"
@@ -213,7 +218,8 @@ def _zero_version(parts: Parts) -> int:
         return 1  # before there was a version 2, no format was written
     raise parts.error(
         "the file does not tell the zero points of GPTQ version 1, which are stored less 1, from version 2; put "
-        "quantize_config.json or config.json beside it, or pass config={'checkpoint_format': 'gptq'} or 'gptq_v2'"
+        "quantize_config.json or config.json beside it, or pass config={'checkpoint_format': 'gptq'} or 'gptq_v2' "
+        "(in the command line --config FILE)"
     )
 
 
@@ -316,9 +322,15 @@ def _packed_width(parts: Parts, columns: int, words: int) -> tuple[int, str]:
     if len(found) > 1 and given:
         found = {each for each in found if each[0] in given}
     if len(found) != 1:
-        names = ", ".join(str(bits) for bits, _ in sorted(found)) or "no width from 2 to 8"
-        raise parts.error(f"{words} words for {columns} codes fit {names} bits; a config.json beside the file tells "
-                          "num_bits")  # fmt: skip
+        names = ", ".join(map(str, sorted({bits for bits, _ in found})))
+        if not names:
+            chosen = f" that config_groups names, {', '.join(map(str, sorted(given, key=str)))}" if given else ""
+            raise parts.error(f"{words} words for {columns} codes fit no width from 2 to 8 bits{chosen}")
+        weights = {"config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": max(found)[0]}}}}
+        raise parts.error(
+            f"{words} words for {columns} codes fit {names} bits; put config.json with num_bits beside the file, or "
+            f"pass config={weights} (in the command line --config FILE)"
+        )
     return found.pop()
 
 

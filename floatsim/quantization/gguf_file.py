@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.formats._validation import near_or_first
 from floatsim.quantization.gguf_types import GGUF_TYPES, GgufType, from_gguf
 from floatsim.quantization.quantized import Quantized
 
@@ -246,7 +247,12 @@ class GgufFile(Mapping[str, GgufTensor]):
             raise ValueError(f"{self.path} cannot be read as a GGUF file: {error}") from None
 
     def __getitem__(self, name: str) -> GgufTensor:
+        if name not in self._tensors:
+            raise KeyError(f"{self.path} has no tensor {name!r:.80}; {near_or_first(name, self)}")
         return self._tensors[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import E2M1, FP32, FloatFormat
+from floatsim.formats._validation import near_or_first
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
-from floatsim.quantization.checkpoint_schemes import CheckpointScheme, Parts, Weight, missing_parts, recognized
+from floatsim.quantization.checkpoint_schemes import (
+    CONFIG_KEYS,
+    CheckpointScheme,
+    Parts,
+    Weight,
+    missing_parts,
+    recognized,
+)
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.safetensors_storage import StoredTensor, in_steps, read_index, read_json, read_storage
 
@@ -230,8 +238,8 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
         The file, or the index of a checkpoint in several files, `model.safetensors.index.json`. Files are mapped into
         memory: a tensor is read when it is used.
     config : dict, optional
-        The configuration of the quantization. Default: `quantization_config` of `config.json`, or
-        `quantize_config.json`, `quant_config.json` or `hf_quant_config.json` beside the file.
+        The configuration of the quantization, or all of a `config.json` that has one. Default: `quantization_config`
+        of `config.json`, or `quantize_config.json`, `quant_config.json` or `hf_quant_config.json` beside the file.
 
     Attributes
     ----------
@@ -247,6 +255,7 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
     TypeError
         If config is no dictionary.
     ValueError
+        If config has no key that a scheme reads.
         If the file is truncated, its header is longer than the file or no JSON, a dtype is not known, a name occurs
         twice, or bytes of tensors overlap, have gaps, or do not fit the shapes; if the index or a configuration is
         damaged.
@@ -273,7 +282,7 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
         self.path = Path(path)
         is_index = self.path.name.endswith(".index.json")
         self.stored, self.metadata = (read_index if is_index else read_storage)(self.path)
-        self._config = None if config is None else dict(config)
+        self._config = None if config is None else _given(config)
         self._tensors = self._found()
 
     @cached_property
@@ -299,7 +308,12 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
         return tensors
 
     def __getitem__(self, name: str) -> SafetensorsTensor:
+        if name not in self._tensors:
+            raise KeyError(f"{self.path} has no tensor {name!r:.80}; {near_or_first(name, self)}")
         return self._tensors[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -309,6 +323,21 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
 
     def __repr__(self) -> str:
         return f"SafetensorsFile({str(self.path)!r}, {len(self)} tensors)"
+
+
+def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of the quantization that a user passed, which may be inside that of a model."""
+    found: Any = config
+    for name in ("quantization_config", "compression_config", "quantization"):
+        if isinstance(config.get(name), Mapping):
+            found = {"quant_method": "modelopt"} | config[name] if name == "quantization" else config[name]
+            break
+    if found and not any(key in found for key in CONFIG_KEYS):
+        raise ValueError(
+            f"config has no key that a scheme reads, but {', '.join(map(repr, list(found)[:8]))}; known keys are "
+            f"{', '.join(CONFIG_KEYS)}"
+        )
+    return dict(found)
 
 
 def _config_beside(folder: Path) -> dict[str, Any]:

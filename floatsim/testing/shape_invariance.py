@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,9 @@ class ShapeDifference:
         The elements of a row.
     order, reference_order : str or None
         The orders of the sums of this row in both calls, as texts for `accumulate=`; None where none was identified.
+    sizes : tuple of int
+        The numbers of rows, batch entries or sequence entries of all calls of this kind with other bits. Empty for
+        positions.
 
     Examples
     --------
@@ -51,8 +54,8 @@ class ShapeDifference:
     >>> rng = np.random.default_rng(0)
     >>> x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 64), (64, 8)))
     >>> found = fs.testing.check_shape_invariant(product, x, w, identify=False).differences[0]
-    >>> found.kind, found.call, found.row
-    ('rows', 'a call with 1 row', (0,))
+    >>> found.kind, found.call, found.row, found.sizes
+    ('rows', 'a call with 1 row', (0,), (1, 2, 3))
     """
 
     kind: str
@@ -64,6 +67,7 @@ class ShapeDifference:
     of: int
     order: str | None = None
     reference_order: str | None = None
+    sizes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         row = self.row[0] if len(self.row) == 1 else self.row
@@ -74,6 +78,8 @@ class ShapeDifference:
         if self.order is not None or self.reference_order is not None:
             text += f"\n  {self.call}: {self.order or 'no description was identified'}"
             text += f"\n  {self.reference}: {self.reference_order or 'no description was identified'}"
+        if len(self.sizes) > 1:
+            text += f"\n  all numbers with other bits: {', '.join(map(str, self.sizes))}"
         return text
 
 
@@ -184,6 +190,7 @@ def check_shape_invariant(
     >>> x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 64), (64, 8)))
     >>> check_shape_invariant(product, x, w, identify=False)
     rows: row 0 has other bits in a call with 1 row than in the call with 6 rows: 6 of its 8 elements, and 1 row in all
+      all numbers with other bits: 1, 2, 3
     """
     if not callable(f):
         raise TypeError(f"f must be a function of the operands, not {f!r}")
@@ -193,10 +200,16 @@ def check_shape_invariant(
     check = _Check(f, operands, rows, batch, sequence)
     wanted = None if sizes is None else [as_index(size, "a size", 1, 1 << 40) for size in sizes]
     found: dict[str, ShapeDifference] = {}
+    differing: dict[str, list[int]] = {}
     calls = list(check.calls(wanted))
     for call in calls:
-        if call.kind not in found and (difference := check.difference(call)) is not None:
+        difference = check.difference(call)
+        if difference is None:
+            continue
+        differing.setdefault(call.kind, []).extend([] if call.kind.endswith("position") else [len(call.indices)])
+        if call.kind not in found:
             found[call.kind] = check.named(difference, call) if name_orders else difference
+    found = {kind: replace(difference, sizes=tuple(differing[kind])) for kind, difference in found.items()}
     return ShapeInvariance(tuple(found.values()), len(calls), tuple(dict.fromkeys(call.kind for call in calls)))
 
 

@@ -109,11 +109,9 @@ def test_parts_of_a_rule_are_shown(run):
 
 def test_safetensors_that_need_a_configuration(run):
     Path("model.safetensors").write_bytes((FILES / "gptq-v1.safetensors").read_bytes())
-    for arguments in (["show", "model.safetensors"], ["survey", "model.safetensors"],
-                      ["show", "model.safetensors", "--tensor", "layer4.weight"]):  # fmt: skip
-        code, _, error = run(*arguments)
-        assert code == 2
-        assert "does not tell the zero points of GPTQ version 1" in error
+    code, _, error = run("show", "model.safetensors", "--tensor", "layer4.weight")
+    assert code == 2
+    assert "does not tell the zero points of GPTQ version 1" in error
     Path("config.json").write_text('{"quantization_config": {"checkpoint_format": "gptq"}}', encoding="utf-8")
     assert run("survey", "model.safetensors")[0] == 0
     found = json.loads(run("show", "model.safetensors", "--tensor", "layer4act.weight", "--json")[1])
@@ -138,3 +136,52 @@ def test_matrices_in_safetensors(run):
     assert code == 2
     assert "--multiply" in error
     assert "2 tensors, 8 numbers" in run("survey", "m.safetensors")[1]
+
+
+NUM_BITS = {"config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8}}}}
+
+
+@pytest.mark.parametrize(("name", "weight", "config", "message"), [
+    ("gptq-v1", "layer4.weight", {"checkpoint_format": "gptq"}, "does not tell the zero points of GPTQ version 1"),
+    ("gptq-v2", "layer4.weight", {"checkpoint_format": "gptq_v2"}, "does not tell the zero points of GPTQ version 1"),
+    ("compressed-tensors", "int8.weight", NUM_BITS, f"pass config={NUM_BITS} (in the command line --config FILE)"),
+])  # fmt: skip
+def test_one_unreadable_weight_does_not_hide_the_others(run, name, weight, config, message):
+    path = FILES / f"{name}.safetensors"
+    Path("given.json").write_text(json.dumps(config), encoding="utf-8")
+    Path("model.json").write_text(json.dumps({"model_type": "x", "quantization_config": config}), encoding="utf-8")
+    for command in ("show", "survey"):
+        code, out, _ = run(command, path)
+        assert code == 0
+        assert message in out
+        rows = {row["name"]: row for row in json.loads(run(command, path, "--json")[1])["tensors"]}
+        assert (rows[weight]["shape"], message in rows[weight]["error"]) == (None, True)
+        readable = [row for row in rows.values() if "error" not in row]
+        assert len(readable) == (0 if name.startswith("gptq") else 11)
+        assert all("largest" in row for row in readable) or command == "show"
+        for file in ("given.json", "model.json"):
+            found = json.loads(run(command, path, "--config", file, "--json")[1])["tensors"]
+            assert [row["shape"] for row in found if "error" in row] == []
+    code, _, error = run("show", path, "--tensor", weight)
+    assert code == 2
+    assert message in error
+    assert run("show", path, "--tensor", weight, "--config", "given.json")[0] == 0
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["show", "m.safetensors", "--config", "none.json"], "--config: none.json cannot be read as JSON"),
+    (["show", "m.safetensors", "--config", "text.json"], "--config: text.json cannot be read as JSON"),
+    (["show", "m.safetensors", "--config", "list.json"], "--config: config must be a dictionary, not [1]"),
+    (["survey", "m.safetensors", "--config", "typo.json"],
+     "--config: config has no key that a scheme reads, but 'nbits'; known keys are bits, group_size"),
+    (["show", "model.gguf", "--config", "list.json"], "--config: model.gguf needs no configuration"),
+    (["show", "1.5", "--config", "list.json"], "--config is for a checkpoint"),
+    (["survey", "a.npy", "--config", "list.json"], "--config is for a checkpoint"),
+])  # fmt: skip
+def test_errors_of_a_configuration(run, arguments, message):
+    Path("m.safetensors").write_bytes((FILES / "awq.safetensors").read_bytes())
+    for name, content in (("text", "{"), ("list", "[1]"), ("typo", '{"nbits": 4}')):
+        Path(f"{name}.json").write_text(content, encoding="utf-8")
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert message in error

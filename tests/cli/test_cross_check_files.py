@@ -351,3 +351,13 @@ def test_fuzzed_files(tmp_path, suffix, data):
     except BadInputError as error:
         assert str(error).startswith("--a: ")
         assert len(str(error)) < 1000
+
+
+def test_fp32_files_of_a_matrix_unit_name_the_option(run):
+    for name, shape in (("p", (4, 32)), ("q", (32, 8)), ("r", (4, 8))):
+        np.save(f"{name}.npy", np.full(shape, 0.1, np.float32))
+    arguments = ["check", "--a", "p.npy", "--b", "q.npy", "--out", "r.npy", "--accumulate", "hopper"]
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.strip().endswith("; --operands bf16 rounds the files first")
+    assert "rounds the files first" not in run(*arguments, "--operands", "bf16")[2]

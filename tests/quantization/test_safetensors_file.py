@@ -255,7 +255,8 @@ INT32 = np.zeros((8, 32), np.int32)
     ({"a.weight_packed": ("I32", INT32), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
       "a.weight_shape": ("I64", np.int64([8, 9999]))}, "32 words for 9999 codes fit no width from 2 to 8 bits"),
     ({"a.weight_packed": ("I32", np.zeros((8, 1), np.int32)), "a.weight_scale": ("F32", np.ones((8, 1), np.float32)),
-      "a.weight_shape": ("I64", np.int64([8, 2]))}, "1 words for 2 codes fit .* bits; a config.json beside the file"),
+      "a.weight_shape": ("I64", np.int64([8, 2]))},
+          "1 words for 2 codes fit 2, 3, 4, 5, 6, 7, 8 bits; put config.json with num_bits"),
     ({"a.weight": ("F8_E4M3", np.zeros((8, 32), np.uint8)), "a.weight_scale": ("F32", np.ones((3, 1), np.float32))},
      r"weight_scale of shape \(3, 1\) fits no blocks of the weight \(8, 32\)"),
     ({"a.weight_packed": ("U8", np.zeros((8, 12), np.uint8)), "a.weight_scale": ("U8", np.zeros((8, 1), np.uint8))},
@@ -365,3 +366,21 @@ def test_random_parts(tmp_path, name):
                     assert piece.size
             except ValueError as error:
                 assert tensor.name in str(error)
+
+
+def test_names_and_keys_that_are_not_known(read):
+    file = read(content())
+    with pytest.raises(KeyError, match="has no tensor 'F23'; did you mean 'F32'"):
+        file["F23"]
+    assert "F23" not in file
+    assert file.get("F23") is None
+    with pytest.raises(ValueError, match="config has no key that a scheme reads, but 'num_bits'; known keys are bits"):
+        SafetensorsFile(file.path, config={"num_bits": 8})
+    given = {"quantization": {"quant_algo": "FP8"}}
+    assert SafetensorsFile(file.path, config=given).config["quant_method"] == "modelopt"
+
+
+@pytest.mark.parametrize(("suffix", "reader"), [("safetensors", "SafetensorsFile"), ("gguf", "GgufFile")])
+def test_load_names_the_reader(suffix, reader):
+    with pytest.raises(ValueError, match=rf"use fs.quantization.{reader}\('model.{suffix}'\)"):
+        fs.load(f"model.{suffix}")

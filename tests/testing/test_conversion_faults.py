@@ -413,3 +413,38 @@ def test_ftz_by_the_other_rule_of_tininess_is_named(name):
     back = fs.array(x, name, ftz=True)
     found = fs.testing.compare_conversion(back, x, name, ftz=True, tininess="before").explanation
     assert found == "actual has the bits of tininess='after'"
+
+
+@pytest.mark.parametrize("seed", [fs.Philox(42), fs.Threefry(42), fs.Lfsr(16, (16, 14, 13, 11)), 42])
+def test_draws_of_a_generator(seed):
+    """A kernel with the draws of a generator is equal to it, and differs from one with another seed."""
+    x = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+    draws = {"rounding": "stochastic", "random_bits": 16}
+    kernel = fs.encode(x, "bf16", seed=seed, **draws)
+    assert compare_conversion(kernel, x, "bf16", seed=seed, **draws).passed
+    assert not compare_conversion(kernel, x, "bf16", seed=fs.Philox(43), **draws).passed
+    q = fs.quantize_blocks(x.reshape(16, 256), "mxfp4", seed=seed, **draws)
+    assert compare_conversion(q, x.reshape(16, 256), "mxfp4", seed=seed, **draws).passed
+    assert not compare_conversion(q, x.reshape(16, 256), "mxfp4", seed=fs.Philox(43), **draws).passed
+    for scheme in ("bf16", "mxfp4"):
+        with pytest.raises(TypeError, match=r"seed must be an integer, or a generator such as fs.Philox\(42\)"):
+            compare_conversion(kernel, x, scheme, seed=fs.RandomStream(1), **draws)
+
+
+def test_a_kernel_that_adds_the_high_bits_of_philox():
+    """The integer kernel of BF16: add the draw, and cut. `fs.Philox` is compared with Triton elsewhere."""
+    x = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+    draws = fs.Philox(42).draws(x.size, 32).astype(np.uint32)
+    kernel = ((x.view(np.uint32) + (draws >> 16)) >> 16).astype(np.uint16)
+    assert compare_conversion(kernel, x, "bf16", rounding="stochastic", seed=fs.Philox(42), random_bits=16).passed
+
+
+def test_equal_values_with_other_codes_and_scales_are_counted():
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    q, other = fs.quantize_blocks(x, "mxfp4"), fs.quantize_blocks(x, "mxfp4", rule="rceil")
+    report = compare_conversion(other, x, "mxfp4")
+    differ = int((q.values != other.values).sum())
+    assert 0 < differ < report.mismatches
+    assert f"{differ} values differ; the others have other codes or scales with equal values" in str(report)
+    assert "fail: equal codes and scales, against the quantization to E2M1" in str(report)
+    assert "values differ" not in str(compare_conversion(fs.encode(x, "bf16") + np.uint16(1), x, "bf16"))

@@ -15,6 +15,7 @@ import pytest
 import floatsim as fs
 from floatsim.quantization import GGUF_TYPES, NF4, Quantized, from_gguf
 from floatsim.testing.quantizers.known import KNOWN
+from tests.quantization.checkpoint_vectors import FOLDER
 from tests.testing.quantizer_vectors import BF16, FILE, GGUF, tensor
 
 F32 = np.float32
@@ -46,7 +47,7 @@ NAMED = {
     "compressed-tensors: nvfp4": (8, 24, ["compressed-tensors NVFP4"]),
     "torchao: mxfp4, FLOOR": (11, 24, ["OCP MX 1.0: torchao FLOOR"]),
     "torchao: mxfp8, FLOOR": (12, 24, ["OCP MX 1.0: torchao FLOOR"]),
-    "torchao: mxfp4, RCEIL": (11, 24, ["torchao RCEIL, TransformerEngine MXFP8"]),
+    "torchao: mxfp4, RCEIL": (11, 24, ["torchao RCEIL"]),
     "torchao: mxfp8, RCEIL": (12, 24, ["torchao RCEIL, TransformerEngine MXFP8"]),
     "torchao: mxfp4, CEIL": (11, 24, ["torchao CEIL"]),
     "torchao: mxfp8, CEIL": (12, 24, ["torchao CEIL"]),
@@ -488,7 +489,7 @@ def test_unusable_scales_are_named(value, word):
     scales = q.scales.values.astype(F32)
     scales[3, 1] = -scales[3, 1] if value == -1 else value
     found = fs.identify_quantizer(q.codes, scales, x)
-    assert f"1 of 128 scales are {word}; the first one is that of block [0, 3, 1]" in found.deviations
+    assert f"1 of 128 scales are {word}; the first one is that of block [3, 1]" in found.deviations
     every = fs.identify_quantizer(q.codes, np.full_like(scales, value), x)
     assert not every.names and f"128 of 128 scales are {word}" in str(every)
 
@@ -565,3 +566,58 @@ def test_random_arguments_never_crash():
             assert len(str(error)) > 20, error
             continue
         assert isinstance(str(found), str) and math.isfinite(len(found.refused))
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def test_a_format_without_infinity_and_nan_only_saturates():
+    x = matrix()
+    for scheme, expected in (("mxfp4", ("saturates",)), ("nvfp4", ("saturates",))):
+        assert fs.identify_quantizer(fs.quantize_blocks(x, scheme), None, x).values("clipping") == expected
+
+
+def test_only_e4m3_is_transformer_engine():
+    x = matrix()
+    for scheme, name in (("mxfp4", "torchao RCEIL"), ("mxfp8", "torchao RCEIL, TransformerEngine MXFP8"),
+                         ("mxfp8_e5m2", "torchao RCEIL")):  # fmt: skip
+        assert fs.identify_quantizer(fs.quantize_blocks(x, scheme, rule="rceil"), None, x).names == (name,)
+
+
+def test_nearest_rules_are_shown_once():
+    x = matrix()
+    q = fs.quantize_blocks(x, "mxfp4")
+    codes, scales = q.codes.copy(), q.scales.codes.copy()
+    codes[5, 96] ^= 2
+    scales[5, 3] += 1
+    text = str(fs.identify_quantizer(codes, scales, x, format="e2m1"))
+    near = [line for line in text.splitlines() if line.startswith("near: ")]
+    assert len(near) == len(set(near)) == 3
+    stored, rule = 2.0 ** (int(scales[5, 3]) - 127), 2.0 ** (int(scales[5, 3]) - 128)
+    assert f"block [5, 3]: stored {stored:.9g}, rule {rule:.9g} (1 of 256 blocks differs)" in text
+    assert any(": element [" in line and "stored code" in line for line in near)
+    assert "hint: is x the tensor that was quantized, bit for bit?" in text
+
+
+@pytest.mark.parametrize(("shape", "block", "place"), [
+    ((2, 4, 64), 32, (1, 3, 1)), ((4, 64), 32, (3, 1)), ((256,), 32, (7,)), ((4, 64), "tensor", (0,)),
+])  # fmt: skip
+def test_places_of_blocks_have_the_dimensions_of_x(shape, block, place):
+    x = matrix(shape=(1, math.prod(shape))).reshape(shape)
+    q = fs.quantize_blocks(x, "int8", block=block)
+    scales = q.scales.values.copy()
+    scales.reshape(-1)[-1] *= 1.5
+    found = fs.identify_quantizer(q.codes, scales.astype(F32), x, format="int8", block=block)
+    assert {each.first for each in found.refused if each.kind == "block" and each.mismatches == 1} == {place}
+
+
+def test_a_tensor_of_a_file():
+    file = fs.quantization.SafetensorsFile(FOLDER / "compressed-tensors.safetensors")
+    tensor = file["mxfp4.weight"]
+    x = tensor.dequantize()
+    assert fs.identify_quantizer(tensor, None, x) == fs.identify_quantizer(tensor.quantized(), None, x)
+    act = fs.quantization.SafetensorsFile(FOLDER / "gptq-v1.safetensors", config={"checkpoint_format": "gptq"})
+    tensor = act["layer4act.weight"]
+    found = fs.identify_quantizer(tensor, None, tensor.dequantize())
+    assert tensor.columns is not None
+    assert found.rows

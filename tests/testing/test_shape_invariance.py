@@ -273,3 +273,15 @@ def test_errors_of_mismatch(change, kind, message):
     arguments = {"rollout": "fp32", "training": "fp32", "hidden": hidden, "head": head, **change}
     with pytest.raises(kind, match=message):
         mismatch_of(**arguments)
+
+
+def test_all_sizes_with_other_bits_are_listed():
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 64), (64, 8)))
+
+    def product(x, w):
+        return fs.matmul(x, w, accumulate="splitk(4, fp32, fp32)" if len(x) in (1, 4, 5) else "fp32")
+
+    found = fs.testing.check_shape_invariant(product, x, w, sizes=range(1, 10), identify=False)
+    assert [(each.kind, each.sizes) for each in found.differences] == [("rows", (1, 4, 5))]
+    assert str(found).endswith("\n  all numbers with other bits: 1, 4, 5")

@@ -572,6 +572,10 @@ def save(file: str | Path | IO[bytes], array: Floats) -> None:
 _DAMAGED = (ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
+_READERS = {".safetensors": "SafetensorsFile", ".gguf": "GgufFile"}
+"""The classes that read files which `load` does not."""
+
+
 def load(file: str | Path | IO[bytes]) -> FloatArray:
     """Load an array that `save` wrote, as a FloatArray.
 
@@ -599,6 +603,9 @@ def load(file: str | Path | IO[bytes]) -> FloatArray:
     >>> fs.load(file)
     FloatArray([0.1001], BF16)
     """
+    reader = _READERS.get(Path(file).suffix.lower()) if isinstance(file, str | Path) else None
+    if reader is not None:
+        raise ValueError(f"file {file!r} was not written by fs.save; use fs.quantization.{reader}({str(file)!r})")
     try:
         contents = np.load(file, allow_pickle=False)
     except _DAMAGED as error:

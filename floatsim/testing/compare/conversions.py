@@ -12,6 +12,8 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.interop import widened
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.call.options import RoundingKeywords, resolve
+from floatsim.arrays.call.random_sources import RandomGenerator
+from floatsim.arrays.call.random_stream import RandomStream
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_flag
 from floatsim.formats.rounding import OverflowLike, Rounding, RoundingLike, TininessLike
@@ -34,7 +36,7 @@ _OF_CASTS = ("overflow", "daz", "ftz", "tininess")
 def compare_conversion(
     actual: Any, x: Floats, format: FormatLike | SchemeLike, *, rounding: RoundingLike | None = None,
     overflow: OverflowLike | None = None, daz: bool | None = None, ftz: bool | None = None,
-    tininess: TininessLike | None = None, seed: int | None = None, random_bits: int | None = None,
+    tininess: TininessLike | None = None, seed: int | RandomGenerator | None = None, random_bits: int | None = None,
     scale: Floats | None = None, zero_point: Any = None, equal_nan: bool = False,
 ) -> Report:  # fmt: skip
     """Return the report of a comparison of a cast, or of a quantization in blocks, with its emulation.
@@ -60,7 +62,9 @@ def compare_conversion(
         The rounding mode of the kernel. Default: the context's.
     overflow, daz, ftz, tininess : optional
         The other keywords of `fs.convert`; not for schemes.
-    seed, random_bits : int, optional
+    seed : int or generator, optional
+        Of stochastic rounding. With a generator, such as `fs.Philox(42)`, the draws are those of a kernel that has it.
+    random_bits : int, optional
         Of stochastic rounding.
     scale, zero_point : array_like, optional
         The scales and zero points of a scheme, as in `fs.quantize_blocks`.
@@ -75,7 +79,8 @@ def compare_conversion(
     Raises
     ------
     TypeError
-        If `actual` or x holds no floats, for codes of another width, and for keywords that are not for the format.
+        If `actual` or x holds no floats, for codes of another width, for keywords that are not for the format, and
+        for a seed that is a RandomStream.
     ValueError
         For unknown names, and for codes that the format does not have.
     AssertionError
@@ -100,6 +105,9 @@ def compare_conversion(
         "random_bits": random_bits,
     }  # fmt: skip
     given = {name: value for name, value in keywords.items() if value is not None}
+    if isinstance(seed, RandomStream):
+        raise TypeError(f"seed must be an integer, or a generator such as fs.Philox(42): they repeat the draws of the "
+                        f"kernel, and {seed!r} does not")  # fmt: skip
     of_blocks_only = {
         name: value for name, value in (("scale", scale), ("zero_point", zero_point)) if value is not None
     }
@@ -166,8 +174,6 @@ def _scheme_of(format: Any, with_scales: bool) -> Scheme | None:
 
 
 def _compare_cast(actual: Any, x: Any, fmt: Any, given: dict[str, Any], equal_nan: bool) -> Report:
-    if given.get("seed") is not None and not isinstance(given["seed"], int | np.integer):
-        raise TypeError(f"seed must be an integer, which repeats the draws of the kernel, not {given['seed']!r}")
     attributes = resolve(cast("RoundingKeywords", given)).attributes  # type: ignore[arg-type]
     options: dict[str, Any] = {
         "rounding": attributes.rounding, "overflow": attributes.overflow, "daz": attributes.daz, "ftz": attributes.ftz,
@@ -209,7 +215,7 @@ def _compare_blocks(actual: Any, x: BlockConversion) -> Report:
     if desired.zero_points is not None and found.zero_points is not None:
         scales = scales | (desired.zero_points != found.zero_points)
     differs = np.asarray(found.codes != desired.codes) | of_blocks(x.scheme, desired.shape, scales)
-    rule = f"codes and scales are equal, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
+    rule = f"equal codes and scales, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
     if not differs.any():
         return report_of(rule, values[1], values[0], differs)
     fault = explain_blocks(x, desired, found)

@@ -115,6 +115,9 @@ class Report:
             share = 100 * self.mismatches / self.stats.count
             yield f"{self.mismatches} of {self.stats.count} elements ({share:.3g} %) fail: {self.rule}"
             yield str(self.stats)
+            same = int(np.count_nonzero(self.differs & (self.actual.codes == self.desired.codes)))
+            if same:  # of a quantization in blocks
+                yield f"{self.mismatches - same} values differ; the others have other codes or scales with equal values"
             yield from (f"where: {place}" for place in self.places)
             if not self.places and self.mismatches > 1:
                 yield "where: spread over the whole array"

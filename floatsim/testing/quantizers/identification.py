@@ -150,11 +150,21 @@ class QuantizerIdentification:
             lines.append(f"{word}: {'cannot tell: ' if len(found) > 1 else ''}{' or '.join(texts)}{more}")
         lines += [f"deviation: {each}" for each in self.deviations]
         if not self.rows or self.values("scale") == ("no rule",):
-            near = sorted(self.refused, key=lambda each: each.mismatches / each.compared)[:_NEAR]
-            lines += [f"near: {each}" for each in near]
+            lines += [f"near: {each}" for each in self._near()]
+        if not self.rows and self.refused:
+            lines.append("hint: is x the tensor that was quantized, bit for bit?")
         return "\n".join([*lines, *self.notes])
 
     __repr__ = __str__
+
+    def _near(self) -> list[Refused]:
+        """Return the nearest candidates: with the nearest rule of the scales, and of the codes, if there are such."""
+        texts = {str(each): each for each in self.refused}
+        ordered = sorted(texts.values(), key=lambda each: each.mismatches / each.compared)
+        best = [next((each for each in ordered if each.kind == kind), None) for kind in ("block", "element")]
+        kept = [each for each in best if each is not None]
+        kept += [each for each in ordered if each not in kept][: _NEAR - len(kept)]
+        return [each for each in ordered if each in kept]
 
     def to_dict(self) -> dict[str, Any]:
         """Return names, rows, deviations, notes and the refused candidates in JSON types."""
@@ -178,13 +188,14 @@ def identify_quantizer(
 
     Parameters
     ----------
-    codes : array_like of int, floats of a narrow format, or Quantized
+    codes : array_like of int, floats of a narrow format, Quantized, or tensor of a checkpoint file
         The codes of the elements in the shape of x, or packed: uint8, or int32 and uint32 words of a layout of
         `fs.quantization.PACKED_LAYOUTS`. A `Quantized` has scales and zero points of its own. The bytes of a GGUF type
-        have the name of the type as their layout.
+        have the name of the type as their layout. Of a `SafetensorsTensor` or `GgufTensor`, its `quantized()` is taken.
     scales : array_like of floats or uint8
-        One scale for each block: floats, or bytes of E8M0 or E4M3. None for a `Quantized` and GGUF. The blocks follow
-        from the shape, as in a `Quantized`; a vector has one scale for each row, column, or part of the memory.
+        One scale for each block: floats, or bytes of E8M0 or E4M3. None for a `Quantized`, a tensor of a file, and
+        GGUF. The blocks follow from the shape, as in a `Quantized`; a vector has one scale for each row, column, or
+        part of the memory.
         For "gptq", "awq" and codes that are transposed, the scales are transposed, too.
     x : array_like of floats
         The tensor before its quantization, of the same precision: the rules differ in last bits.
@@ -219,6 +230,8 @@ def identify_quantizer(
 
     Notes
     -----
+    The first call compiles its kernels, which takes some seconds.
+
     The scales are compared first: each rule, in FP32 and in the format of x, with each rounding to the format of the
     scales. A rule is named only if it has the scales of all blocks. Then the codes are computed with the stored scales,
     and with those before their rounding. Blocks of zeros, blocks with NaN or infinity, and blocks whose scale is zero,
@@ -364,7 +377,7 @@ def _deviations(search: Search, rows: tuple[QuantizerRow, ...]) -> tuple[str, ..
         if word == "negative" and any("may be negative" in row.scale or "ggml" in row.scale for row in rows):
             continue
         if count:
-            first = ", ".join(str(int(i)) for i in np.unravel_index(int(np.argmax(where)), search.reading.grid.counts))
+            first = ", ".join(map(str, search.place_of(int(np.argmax(where)))))
             found.append(f"{count} of {scales.size} scales are {word}; the first one is that of block [{first}]")
     if search.given.tensor_scale is not None and not (np.isfinite(search.given.tensor_scale) and
                                                       search.given.tensor_scale > 0):  # fmt: skip

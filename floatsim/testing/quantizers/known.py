@@ -44,7 +44,8 @@ _GPTQ: dict[str, tuple[str, ...]] = {
 
 KNOWN: tuple[Known, ...] = (
     _mx("OCP MX 1.0: torchao FLOOR", "2**(floor(log2(amax)) - emax)"),
-    _mx("torchao RCEIL, TransformerEngine MXFP8", "2**ceil(log2(amax / max))"),
+    _mx("torchao RCEIL, TransformerEngine MXFP8", "2**ceil(log2(amax / max))", ("E4M3",)),
+    _mx("torchao RCEIL", "2**ceil(log2(amax / max))", ("E2M1", "E5M2", "E3M2", "E2M3", "MXINT8")),
     _mx("torchao CEIL", "2**(ceil(log2(amax)) - emax)"),
     _mx("torchao EVEN", "2**(floor(log2(amax rounded to the precision of the elements)) - emax)", _FLOATS),
     _mx("compressed-tensors MXFP4", "2**(floor(log2(amax rounded to the precision of the elements)) - emax)",

@@ -40,9 +40,11 @@ from floatsim.quantization import (
     UINT6,
     UINT7,
     UINT8,
+    GgufTensor,
     IntegerFormat,
     LookupFormat,
     Quantized,
+    SafetensorsTensor,
     as_element_format,
     from_gguf,
     unpack,
@@ -155,6 +157,13 @@ def read(
     if name is not None and name not in PACKED_LAYOUTS:
         known = ", ".join(each for each, row in PACKED_LAYOUTS.items() if row.tile is None)
         raise ValueError(f"unknown layout={layout!r:.60}; known are {known}, and the types of GGUF")
+    if isinstance(codes, GgufTensor | SafetensorsTensor):
+        columns = getattr(codes, "columns", None)
+        codes = codes.quantized()
+        if columns is not None and tensor.shape == codes.shape:  # the columns in the order of the groups
+            tensor = tensor[:, columns]
+        if tensor.shape != codes.shape and tensor.size == math.prod(codes.shape):
+            tensor = tensor.reshape(codes.shape)
     if isinstance(codes, Quantized):
         if scales is not None:
             raise ValueError("codes is a Quantized, which has its own scales; pass scales=None")

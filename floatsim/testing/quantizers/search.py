@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -45,7 +46,10 @@ STORED, UNROUNDED = "as stored", "before the rounding of the scales"
 
 
 class Refused(NamedTuple):
-    """A candidate that differs: the first mismatch, and how many of the first elements or blocks differ."""
+    """A candidate that differs: the first mismatch, and how many of the first elements or blocks differ.
+
+    `first` is the index of a block among the blocks, or of an element in x. `kind` is "block" or "element".
+    """
 
     text: str
     first: tuple[int, ...]
@@ -53,12 +57,19 @@ class Refused(NamedTuple):
     found: float
     mismatches: int
     compared: int
+    kind: str = "element"
 
     def __str__(self) -> str:
         at = ", ".join(map(str, self.first))
+        differ = "differs" if self.mismatches == 1 else "differ"
+        if self.kind == "block":
+            return (
+                f"{self.text}: block [{at}]: stored {self.found:.9g}, rule {self.expected:.9g} "
+                f"({self.mismatches} of {self.compared} blocks {differ})"
+            )
         return (
-            f"{self.text}: [{at}] is {self.found:.9g}, not {self.expected:.9g} "
-            f"({self.mismatches} of the first {self.compared} differ)"
+            f"{self.text}: element [{at}]: stored code {self.found:.9g}, rule {self.expected:.9g} "
+            f"({self.mismatches} of the first {self.compared} elements {differ})"
         )
 
 
@@ -230,12 +241,18 @@ class Search:
         if wrong:
             first = int(np.argmax(differs))
             place = int(np.flatnonzero(self.live)[first])
-            index = tuple(int(i) for i in np.unravel_index(place, self.reading.grid.counts))
             self.refused.append(
-                Refused(f"{self.reading.format.name}: {text}", index, float(expected[first]), float(scales[first]),
-                        wrong, scales.size)
+                Refused(f"{self.reading.format.name}: {text}", self.place_of(place), float(expected[first]),
+                        float(scales[first]), wrong, scales.size, "block")
             )  # fmt: skip
         return not wrong
+
+    def place_of(self, block: int) -> tuple[int, ...]:
+        """Return the index of a block, in as many dimensions as x has; one number if the blocks are parts of memory."""
+        counts, shape = self.reading.grid.counts, self.given.x.shape
+        if math.prod(self.reading.grid.shape[:2]) == 1:
+            return (block,)
+        return tuple(int(i) for i in np.unravel_index(block, (*shape[:-2], *counts[1:])))
 
     def tensor_numbers(self, a: Arithmetic, scale_max: float) -> list[tuple[str, Any, Any]]:
         """Return what the scale of the tensor may be, with p, which values are multiplied with, and its reciprocal."""
@@ -329,7 +346,7 @@ class Search:
                 yield Codes(*first, "", 0, None, name, "", "")
         elif isinstance(fmt, FloatFormat):
             for mode in _MODES:
-                for clipping in ("saturates", "overflows"):
+                for clipping in ("saturates", *(["overflows"] if fmt.has_infinity or fmt.has_nan else [])):
                     for zeros in ZERO_SIGNS:
                         yield Codes(*first, "", 0, None, mode, clipping, zeros)
         else:
