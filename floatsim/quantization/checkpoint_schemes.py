@@ -7,7 +7,7 @@ A row of `CHECKPOINT_SCHEMES` is recognized by the names and dtypes of its parts
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -38,6 +38,7 @@ CONFIG_KEYS = (
 _STEP = 32  # rows: whole words of packed zero points of 2 to 8 bits
 _TORCH = {"float16": FP16, "bfloat16": BF16, "float32": FP32}
 _SCALES = "F16 BF16 F32"
+_ANY_INTEGER = "I8 U8 I16 U16 I32 U32 I64 U64"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,13 @@ class Parts:
         """Return an error about this weight."""
         return ValueError(f"{self.name}: {text}")
 
+    def integers(self, part: str) -> Array:
+        """Return a part of integers as int64."""
+        x = self[part].integers()
+        if x.dtype == np.uint64 and x.size and int(x.max()) >= 1 << 63:
+            raise self.error(f"{part[1:]} has the number {x.max()}, which is too large")
+        return x.astype(np.int64)
+
     def check_shape(self, part: str, shape: tuple[int, ...]) -> None:
         """Raise a ValueError if a part has another shape."""
         found = self[part].shape
@@ -146,20 +154,108 @@ def _transposed(x: FloatArray) -> FloatArray:
     return FloatArray(np.ascontiguousarray(x.codes.T), x.format)
 
 
-def _blocks(parts: Parts, part: str, shape: tuple[int, int], given: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """Return the height and width of the blocks that the shape of the scales implies, or a configuration gives."""
+def _blocks(parts: Parts, part: str, shape: tuple[int, int], settings: Settings = ()) -> tuple[int, int]:
+    """Return the height and width of the blocks that settings give, or that the shape of the scales implies."""
     grid = parts[part].shape
-    if grid in ((), (1,), (1, 1)):
-        return shape
-    counts = (*grid, 1) if len(grid) == 1 else grid
-    if len(counts) != 2 or 0 in counts or 0 in shape:
+    counts = (*grid, 1, 1)[:2] if len(grid) < 2 else grid
+    if len(counts) != 2 or (counts != (1, 1) and (0 in counts or 0 in shape)):
         raise parts.error(f"{part[1:]} of shape {grid} fits no blocks of the weight {shape}")
-    divided = shape[0] // counts[0], shape[1] // counts[1]
-    usual = (128, 128)  # of FP8 with blocks, whose last blocks may be short
-    for height, width in (given, divided, usual) if counts[0] in (1, shape[0]) else (given, usual, divided):
-        if height and width and (-(-shape[0] // height), -(-shape[1] // width)) == counts:
-            return height, width
-    raise parts.error(f"{part[1:]} of shape {grid} fits no blocks of the weight {shape}")
+    if counts == (1, 1):
+        implied = [shape]
+    else:
+        usual = (128, 128)  # of FP8 with blocks, whose last blocks may be short
+        divided = shape[0] // counts[0], shape[1] // counts[1]
+        implied = [divided, usual] if counts[0] in (1, shape[0]) else [usual, divided]
+        implied = [block for block in implied if _counts(shape, block) == counts]
+    given = [_given_block(parts, each, shape) for each in settings]
+    fitting = {block for _, block in given if block and _counts(shape, block) == counts}
+    if len(fitting) == 1:
+        return fitting.pop()
+    if given and not fitting and all(block for _, block in given):
+        found = " x ".join(map(str, implied[0])) if implied else f"the shape {grid}"
+        raise parts.error(f"the configuration has {given[0][0]}, and {part[1:]} of shape {grid} has blocks of {found}")
+    if not implied:
+        raise parts.error(f"{part[1:]} of shape {grid} fits no blocks of the weight {shape}")
+    if fitting and implied[0] not in fitting:
+        raise parts.error(f"{part[1:]} of shape {grid} fits several blocks of the configuration: {sorted(fitting)}")
+    return implied[0]
+
+
+def _counts(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
+    """Return the number of blocks in a column and in a row; 0 without blocks."""
+    return tuple(-(-size // each) if each else 1 - bool(size) for size, each in zip(shape, block, strict=True))  # type: ignore[return-value]
+
+
+# -- settings: what a configuration says about a weight ----------------------------------------------------------------
+
+Settings: TypeAlias = Sequence[Mapping[str, Any]]
+"""A configuration may have several settings for several layers: a weight must fit one of them."""
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _pair(parts: Parts, key: str, value: Any) -> tuple[int, int]:
+    """Return a height and a width of a configuration."""
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(_is_integer(n) and n > 0 for n in value):
+        raise parts.error(f"{key}={value!r:.40} must be a height and a width")
+    return value[0], value[1]
+
+
+def _given_block(
+    parts: Parts, settings: Mapping[str, Any], shape: tuple[int, int]
+) -> tuple[str, tuple[int, int] | None]:
+    """Return the key of the size of blocks with its value, and the blocks, or None if the settings do not tell."""
+    strategy, size = settings.get("strategy"), settings.get("group_size")
+    named, whole = f"strategy={strategy!r:.40}", (1, shape[1])
+    if strategy in ("tensor", "channel"):
+        return named, shape if strategy == "tensor" else whole
+    if settings.get("block_structure") is not None and strategy in ("block", None):
+        height, width = _pair(parts, "block_structure", settings["block_structure"])
+        return f"block_structure={[height, width]}", (min(height, shape[0]), min(width, shape[1]))
+    if size is None or strategy not in ("group", "tensor_group", None):
+        return named, None
+    if not _is_integer(size) or size < -1 or size == 0:
+        raise parts.error(f"group_size={size!r:.40} must be an integer of at least 1, or -1")
+    return f"group_size={size}", whole if size == -1 else (1, min(size, shape[1]))
+
+
+def _fitting(parts: Parts, settings: Settings, key: str, found: Any, fits: Callable[[Any], bool]) -> Settings:
+    """Return the settings whose value of a key, if they have one, fits what the file has; one must."""
+    kept = [each for each in settings if each.get(key) is None or fits(each[key])]
+    if settings and not kept:
+        values = ", ".join(dict.fromkeys(f"{key}={each[key]!r:.40}" for each in settings))
+        raise parts.error(f"the configuration has {values}, and the file has {found}")
+    return kept
+
+
+def _fits_size(size: int, columns: int) -> Callable[[Any], bool]:
+    """Return whether a group_size is that of groups: -1, and numbers beyond the columns, are whole rows."""
+    return lambda n: _is_integer(n) and (min(n, columns) == size or (n == -1 and size == columns))
+
+
+def _settings_of_weights(parts: Parts, kind: str) -> Settings:
+    """Return the settings of weights in the groups of a configuration of compressed-tensors, of type int or float."""
+    groups = parts.config.get("config_groups")
+    each = list(groups.values()) if isinstance(groups, dict) else []
+    if not all(isinstance(group, dict) for group in each):  # names of presets
+        return []
+    weights = [group["weights"] for group in each if isinstance(group.get("weights"), dict)]
+    return _fitting(parts, weights, "type", repr(kind), lambda value: value == kind)
+
+
+def _settings_of_bits(parts: Parts, kind: str, bits: int, least: int) -> Settings:
+    """Return those of the settings whose num_bits fit codes of 4 or 8 bits."""
+    settings = _settings_of_weights(parts, kind)
+    return _fitting(parts, settings, "num_bits", bits, lambda n: _is_integer(n) and least <= n <= bits)
+
+
+def _settings_of_gptq(parts: Parts) -> Settings:
+    """Return the settings of all layers, with those that `dynamic` of GPTQModel overrides."""
+    more = parts.config.get("dynamic")
+    overrides = more.values() if isinstance(more, dict) else ()
+    return [parts.config, *({**parts.config, **each} for each in overrides if isinstance(each, dict))]
 
 
 def _grid(x: FloatArray | Array, shape: tuple[int, int], block: tuple[int, int]) -> Any:
@@ -182,12 +278,12 @@ def _scheme(fmt: ElementFormat, block: Any, scale_format: FloatFormat) -> Scheme
 def _order(parts: Parts, part: str, groups: int, columns: int) -> tuple[int, Array | None]:
     """Return the size of the groups of g_idx, and the columns in the order of the groups if that is another one."""
     parts.check_shape(part, (columns,))
-    group_of = parts[part].integers()
+    group_of = parts.integers(part)
     if columns and (int(group_of.min()) < 0 or int(group_of.max()) >= groups):
         raise parts.error(f"{part[1:]} has groups {group_of.min()} to {group_of.max()}, and there are {groups}")
     sizes = np.bincount(group_of, minlength=groups)
     size = int(sizes[0]) if groups else 0
-    if not size or np.any(sizes[:-1] != size) or sizes[-1] > size:
+    if not size or np.any(sizes[:-1] != size) or not 1 <= sizes[-1] <= size:
         raise parts.error(f"{part[1:]} has groups of different sizes, {sizes[:4].tolist()}, ...")
     if np.all(group_of[1:] >= group_of[:-1]):
         return size, None
@@ -210,7 +306,7 @@ def _zero_version(parts: Parts) -> int:
     config = parts.config
     known = {"gptq": 1, "gptq_v2": 2}
     given = config.get("checkpoint_format", config.get("format"))
-    if given in known:
+    if isinstance(given, str) and given in known:
         return known[given]
     if given is not None:
         raise parts.error(f"checkpoint_format={given!r:.40} is not supported; known are {', '.join(known)}")
@@ -226,24 +322,18 @@ def _zero_version(parts: Parts) -> int:
 def _gptq(parts: Parts) -> Weight:
     words, out = parts.matrix(".qweight")
     groups, _ = parts.matrix(".scales")
-    config = parts.config
+    settings = _settings_of_gptq(parts)
     if ".g_idx" in parts:
         columns = parts[".g_idx"].shape[0] if parts[".g_idx"].shape else 0
         bits = 32 * words // max(columns, 1)
         if bits not in PACKED_LAYOUTS["gptq"].bits or columns * bits != 32 * words:
             raise parts.error(f"qweight {(words, out)} holds no codes of 2, 3, 4 or 8 bits of {columns} columns")
         size, order = _order(parts, ".g_idx", groups, columns)
+        settings = _fitting(parts, settings, "bits", bits, lambda n: _is_integer(n) and n == bits)
+        _fitting(parts, settings, "group_size", size, _fits_size(size, columns))
     else:
-        given = config.get("bits")
-        bits = given if isinstance(given, int) else 0
-        if bits not in PACKED_LAYOUTS["gptq"].bits:
-            raise parts.error(
-                f"a file without g_idx needs bits of 2, 3, 4 or 8 in its configuration, not {given!r:.40}"
-            )
-        columns, order = 32 * words // bits, None  # of 3 bits, words come in threes
-        size = columns if config.get("group_size", -1) == -1 else config["group_size"]
-        if not isinstance(size, int) or size < 1 or -(-columns // size) != groups:
-            raise parts.error(f"group_size={size!r:.40} does not fit {columns} columns and {groups} groups")
+        bits, columns, size = _contiguous(parts, settings, words, groups, out)
+        order = None
     if out * bits % 32:
         raise parts.error(f"{out} rows have no whole words of zero points of {bits} bits")
     parts.check_shape(".qzeros", (groups, out * bits // 32))
@@ -261,6 +351,32 @@ def _gptq(parts: Parts) -> Weight:
     # the rows of a part have whole words: 16 of 2 bits, 32 of 3 bits
     return Weight((out, columns), scales.format, rows, columns=order,
                   note=f"zero points of version {version}{', act-order' if order is not None else ''}")  # fmt: skip
+
+
+def _contiguous(parts: Parts, settings: Settings, words: int, groups: int, out: int) -> tuple[int, int, int]:
+    """Return the bits, columns and size of groups of GPTQ without g_idx."""
+    if any(each.get("desc_act") for each in settings):
+        raise parts.error("the configuration has desc_act=True, whose groups g_idx tells, and the file has no g_idx")
+    given, known = parts.config.get("bits"), PACKED_LAYOUTS["gptq"].bits
+    if not _is_integer(given) or given not in known:
+        raise parts.error(f"a file without g_idx needs bits of 2, 3, 4 or 8 in its configuration, not {given!r:.40}")
+    _, zero_words = parts.matrix(".qzeros")
+    bits = 32 * zero_words // max(out, 1)
+    if bits not in known or bits * out != 32 * zero_words:
+        parts.check_shape(".qzeros", (groups, out * given // 32))
+    settings = _fitting(parts, settings, "bits", bits, lambda n: _is_integer(n) and n == bits)
+    columns, sizes = (
+        32 * words // bits,
+        [each.get("group_size", -1) for each in settings],
+    )  # of 3 bits, words are threes
+    if columns * bits != 32 * words:
+        raise parts.error(f"qweight {(words, out)} holds no whole columns of {bits} bits")
+    found = {columns if n == -1 else n for n in sizes if _is_integer(n) and (n == -1 or n > 0)}
+    fitting = [n for n in found if n and -(-columns // n) == groups]
+    if len(fitting) != 1:
+        text = ", ".join(f"{n!r:.40}" for n in sizes)
+        raise parts.error(f"group_size={text} does not fit {columns} columns and {groups} groups")
+    return bits, columns, fitting[0]
 
 
 def _gptq_zeros(words: Array, bits: int, version: int) -> Array:
@@ -284,6 +400,10 @@ def _awq(parts: Parts) -> Weight:
     if 8 * words != out or not groups or columns % groups:
         raise parts.error(f"qweight {(columns, words)} and scales {(groups, out)} are no weight of AWQ with 4 bits")
     parts.check_shape(".qzeros", (groups, words))
+    for key in ("bits", "w_bit"):
+        _fitting(parts, [parts.config], key, 4, lambda n: _is_integer(n) and n == 4)
+    for key in ("group_size", "q_group_size"):
+        _fitting(parts, [parts.config], key, columns // groups, _fits_size(columns // groups, columns))
     scales, stored, zeros = (parts[".scales"].floats(), parts[".qweight"].integers(), parts[".qzeros"].integers())
 
     def rows(start: int, stop: int) -> Quantized:
@@ -298,28 +418,21 @@ def _awq(parts: Parts) -> Weight:
 # -- compressed-tensors and ModelOpt -----------------------------------------------------------------------------------
 
 
-def _weight_arguments(parts: Parts, name: str) -> set[Any]:
-    """Return the values of an argument of the weights in all groups of a configuration of compressed-tensors."""
-    groups = parts.config.get("config_groups")
-    found: set[Any] = set()
-    for group in groups.values() if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        value = weights.get(name) if isinstance(weights, dict) else None
-        if value is not None:
-            found.add(tuple(value) if isinstance(value, list) else value)
-    return found
-
-
-def _packed_width(parts: Parts, columns: int, words: int) -> tuple[int, str]:
-    """Return the bits of packed codes and their layout, from the number of words in a row."""
+def _packed_width(parts: Parts, columns: int, words: int) -> tuple[int, str, Settings]:
+    """Return the bits and the layout of packed codes, by the number of words in a row, and the settings that fit."""
     found = set()
     for bits in range(2, 9):
         found |= {(bits, "compressed-tensors")} if -(-columns * bits // 32) == words else set()
         whole = 32 // bits
         if 32 % bits and -(-columns // whole) == words:
             found.add((bits, "compressed-tensors-words"))
-    given = _weight_arguments(parts, "num_bits")
-    if len(found) > 1 and given:
+    widths = sorted({bits for bits, _ in found})
+    settings = _settings_of_weights(parts, "int")
+    if found:
+        settings = _fitting(parts, settings, "num_bits", " or ".join(map(str, widths)),
+                            lambda n: _is_integer(n) and n in widths)  # fmt: skip
+    given = [each.get("num_bits") for each in settings]
+    if given and None not in given:
         found = {each for each in found if each[0] in given}
     if len(found) != 1:
         names = ", ".join(map(str, sorted({bits for bits, _ in found})))
@@ -331,7 +444,8 @@ def _packed_width(parts: Parts, columns: int, words: int) -> tuple[int, str]:
             f"{words} words for {columns} codes fit {names} bits; put config.json with num_bits beside the file, or "
             f"pass config={weights} (in the command line --config FILE)"
         )
-    return found.pop()
+    bits, layout = found.pop()
+    return bits, layout, [each for each in settings if each.get("num_bits") in (None, bits)]
 
 
 def _pack_quantized(parts: Parts) -> Weight:
@@ -340,11 +454,12 @@ def _pack_quantized(parts: Parts) -> Weight:
     height, columns = (int(n) for n in parts[".weight_shape"].integers())
     if height != out or columns < 1:
         raise parts.error(f"weight_shape {(height, columns)} does not fit weight_packed {(out, words)}")
-    bits, layout = _packed_width(parts, columns, words)
+    bits, layout, settings = _packed_width(parts, columns, words)
     scales, order, shape = parts[".weight_scale"].floats(), None, (out, columns)
-    block = _blocks(parts, ".weight_scale", shape)
-    if ".weight_g_idx" in parts and int(parts[".weight_g_idx"].integers().max(initial=-1)) >= 0:
+    block = _blocks(parts, ".weight_scale", shape, settings)
+    if ".weight_g_idx" in parts and int(parts.integers(".weight_g_idx").max(initial=-1)) >= 0:
         size, order = _order(parts, ".weight_g_idx", -(-columns // block[1]), columns)
+        _fitting(parts, settings, "group_size", size, _fits_size(size, columns))
         block = (block[0], size)
     scales, zeros = _grid(scales, shape, block), None
     packed, fmt = parts[".weight_packed"].integers(), _integers(bits, signed=True)
@@ -373,7 +488,7 @@ def _row_step(block: tuple[int, int]) -> int:
 
 
 def _zeros(parts: Parts, part: str, shape: tuple[int, ...]) -> Array:
-    stored = parts[part].integers()
+    stored = parts.integers(part)
     if stored.size != math.prod(shape):
         raise parts.error(f"{part[1:]} has the shape {stored.shape}, and the scales have {shape}")
     return stored.reshape(shape)
@@ -384,15 +499,11 @@ def _plain_codes(key: str, scale: str, zero_point: str = "", block_from: str = "
 
     def read(parts: Parts) -> Weight:
         stored, shape = parts[key], parts.matrix(key)
-        given = parts.config.get(block_from) if block_from else None
-        if not block_from:
-            found = _weight_arguments(parts, "block_structure")
-            given = next(iter(found)) if len(found) == 1 else None
-        if not (
-            isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(n, int) and n > 0 for n in given)
-        ):
-            given = (0, 0)
-        block = _blocks(parts, scale, shape, (given[0], given[1]))
+        if block_from:
+            block = _fixed_blocks(parts, scale, shape, block_from)
+        else:
+            kind, least = ("float", 8) if stored.is_float else ("int", 1)
+            block = _blocks(parts, scale, shape, _settings_of_bits(parts, kind, 8, least))
         fmt = stored.format if stored.is_float else _FORMATS["INT8"]
         scales = _grid(parts[scale].floats(), shape, block)
         zeros = None
@@ -402,6 +513,21 @@ def _plain_codes(key: str, scale: str, zero_point: str = "", block_from: str = "
         return Weight(shape, scales.format, _matrix_rows(codes, scales, fmt, block, zeros), _row_step(block))
 
     return read
+
+
+def _fixed_blocks(parts: Parts, part: str, shape: tuple[int, int], key: str) -> tuple[int, int]:
+    """Return the blocks that a configuration gives, 128 x 128 by default, or all of the weight if it gives null."""
+    given = parts.config.get(key, (128, 128))
+    if given is None:
+        if math.prod(parts[part].shape) != 1:
+            raise parts.error(f"{key}=None needs one scale, and {part[1:]} has the shape {parts[part].shape}")
+        return shape
+    height, width = _pair(parts, key, given)
+    needed = _counts(shape, (height, width))
+    if parts[part].shape != needed:
+        raise parts.error(f"{part[1:]} has the shape {parts[part].shape}, and {key}={[height, width]} of the weight "
+                          f"{shape} needs {needed}")  # fmt: skip
+    return height, width
 
 
 def _matrix_rows(
@@ -427,6 +553,10 @@ def _four_bits(
 
     def read(parts: Parts) -> Weight:
         out, pairs = parts.matrix(key)
+        settings = _settings_of_bits(parts, "float", 4, 4)
+        if str(parts.config.get("quant_algo")).startswith("NVFP4"):  # of ModelOpt
+            settings = [*settings, parts.config]
+        _fitting(parts, settings, "group_size", size, lambda n: _is_integer(n) and n == size)
         parts.check_shape(scale, (out, 2 * pairs // size))
         if 2 * pairs % size:
             raise parts.error(f"{2 * pairs} columns have no whole groups of {size}")
@@ -487,7 +617,7 @@ def _bitsandbytes(element: LookupFormat, quant_type: str) -> Callable[[Parts], W
         size, shape, dtype = _state_number(parts, state, "blocksize", 2), state.get("shape"), state.get("dtype")
         if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise parts.error(f"quant_state has shape={shape!r:.60}, which is no list of sizes")
-        if dtype not in _TORCH or state.get("quant_type") != quant_type or size % 2:
+        if not isinstance(dtype, str) or dtype not in _TORCH or state.get("quant_type") != quant_type or size % 2:
             kind, known = state.get("quant_type"), ", ".join(_TORCH)
             raise parts.error(f"quant_state has dtype={dtype!r:.40}, quant_type={kind!r:.40} and blocksize={size}; "
                               f"known are {known}, {quant_type!r}, even sizes")  # fmt: skip
@@ -565,7 +695,7 @@ def _attributes(parts: Parts) -> dict[str, Any]:
 
 
 def _torch_format(parts: Parts, name: Any) -> FloatFormat:
-    if name not in _TORCH:
+    if not isinstance(name, str) or name not in _TORCH:
         raise parts.error(f"its numbers have the dtype {name!r:.40}; known are {', '.join(_TORCH)}")
     return _TORCH[name]
 
@@ -688,6 +818,24 @@ class CheckpointScheme:
     fits: Callable[[Parts], bool] | None = field(default=None, repr=False)
     weight: str = ".weight"
 
+    def decoded(self, parts: Parts) -> Weight:
+        """Check the dtypes of the parts, and return how rows are decoded.
+
+        Raises
+        ------
+        ValueError
+            If a part has a dtype that the scheme does not know, the parts do not fit each other or the configuration,
+            or the file has a part of another scheme that changes the numbers.
+        """
+        known = {**self.parts, **self.optional}
+        for part, stored in parts.tensors.items():
+            if part not in known and not _is_unset(stored, part):
+                raise parts.error(f"the file has {part[1:]}, which is not supported in the scheme {self.name}")
+            if part in known and not _is_of(stored, known[part]):
+                needed = " or ".join(known[part].split())
+                raise parts.error(f"{part[1:]} has the dtype {stored.dtype}, and the scheme {self.name} needs {needed}")
+        return self.read(parts)
+
 
 _INT8_SCALES = {".weight": "I8", ".weight_scale": _SCALES}
 _FP8 = "F8_E4M3 F8_E5M2"
@@ -698,12 +846,12 @@ _TORCHAO = {_QDATA: "", _SCALE: ""}
 _PLAIN_RULE, _ZERO_RULE = "code * scale", "(code - zero point) * scale"
 
 CHECKPOINT_SCHEMES: dict[str, CheckpointScheme] = {row.name: row for row in (
-    CheckpointScheme("gptq", "GPTQModel", _PACKED_INT32, _ZERO_RULE, _gptq, {".g_idx": "I32"},
+    CheckpointScheme("gptq", "GPTQModel", _PACKED_INT32, _ZERO_RULE, _gptq, {".g_idx": _ANY_INTEGER},
                      "gptq gptq-zeros-v1 gptq-zeros-v2", _is_gptq),
     CheckpointScheme("awq", "AutoAWQ", _PACKED_INT32, _ZERO_RULE, _awq, {}, "awq", _is_awq),
     CheckpointScheme("pack-quantized", "compressed-tensors",
                      {".weight_packed": "I32", ".weight_scale": _SCALES, ".weight_shape": "I32 I64"}, _ZERO_RULE,
-                     _pack_quantized, {".weight_zero_point": "I32 I8", ".weight_g_idx": "I32"},
+                     _pack_quantized, {".weight_zero_point": _ANY_INTEGER, ".weight_g_idx": _ANY_INTEGER},
                      "compressed-tensors compressed-tensors-words"),
     CheckpointScheme("nvfp4-pack-quantized", "compressed-tensors",
                      {".weight_packed": "U8", ".weight_scale": "F8_E4M3", ".weight_global_scale": "F32"},
@@ -724,7 +872,8 @@ CHECKPOINT_SCHEMES: dict[str, CheckpointScheme] = {row.name: row for row in (
     CheckpointScheme("float-quantized", "compressed-tensors", {".weight": _FP8, ".weight_scale": _SCALES}, _PLAIN_RULE,
                      _plain_codes(".weight", ".weight_scale")),
     CheckpointScheme("int-quantized", "compressed-tensors", _INT8_SCALES, _ZERO_RULE,
-                     _plain_codes(".weight", ".weight_scale", ".weight_zero_point"), {".weight_zero_point": "I8"}),
+                     _plain_codes(".weight", ".weight_scale", ".weight_zero_point"),
+                     {".weight_zero_point": _ANY_INTEGER}),
     CheckpointScheme("fp8-blocks", "DeepSeek-V3", {".weight": _FP8, ".weight_scale_inv": _SCALES}, _PLAIN_RULE,
                      _plain_codes(".weight", ".weight_scale_inv", block_from="weight_block_size")),
     CheckpointScheme("mxfp4-blocks", "gpt-oss", {"_blocks": "U8", "_scales": "U8"}, _PLAIN_RULE, _gpt_oss,
@@ -734,12 +883,12 @@ CHECKPOINT_SCHEMES: dict[str, CheckpointScheme] = {row.name: row for row in (
                        _bitsandbytes(element, kind), _BNB_MORE, "high-nibble-first")
       for kind, element in (("nf4", NF4), ("fp4", BNB_FP4))),
     CheckpointScheme("llm-int8", "bitsandbytes", {".SCB": "F32", ".weight": "I8"}, "(code * SCB) * 1/127", _llm_int8,
-                     {".weight_format": "U8"}),
+                     {".weight_format": _ANY_INTEGER}),
     CheckpointScheme("torchao-float8", "torchao", _TORCHAO, _PLAIN_RULE, _torchao_plain(None),
                      fits=_is_torchao("Float8Tensor")),
-    CheckpointScheme("torchao-int8", "torchao", _TORCHAO, _ZERO_RULE, _torchao_plain("int8"), {_ZERO: "I8"},
+    CheckpointScheme("torchao-int8", "torchao", _TORCHAO, _ZERO_RULE, _torchao_plain("int8"), {_ZERO: _ANY_INTEGER},
                      fits=_is_torchao("Int8Tensor")),
-    CheckpointScheme("torchao-intx", "torchao", _TORCHAO, _ZERO_RULE, _torchao_plain(None), {_ZERO: "I8"},
+    CheckpointScheme("torchao-intx", "torchao", _TORCHAO, _ZERO_RULE, _torchao_plain(None), {_ZERO: _ANY_INTEGER},
                      fits=_is_torchao("IntxUnpackedToInt8Tensor")),
     CheckpointScheme("torchao-mx", "torchao", _TORCHAO, _PLAIN_RULE, _torchao_mx, {}, "low-nibble-first cublas-128x4",
                      _is_torchao("MXTensor")),
@@ -759,6 +908,21 @@ def _is_of(tensor: StoredTensor, dtypes: str) -> bool:
     return not dtypes or tensor.dtype in dtypes.split()
 
 
+_CHANGES = dict.fromkeys((".weight_zero_point", ".weight_g_idx", ".weight_global_scale", ".weight_scale_2"), "")
+"""The parts beside a scale that change the numbers of a weight: a scheme reads them, or they are an error."""
+
+
+def _is_unset(stored: StoredTensor, part: str) -> bool:
+    """Return whether a part says nothing: zero points of 0, or g_idx of -1."""
+    unset = {".weight_zero_point": 0, ".weight_g_idx": 0xFF}
+    return part in unset and not np.any(stored.data != unset[part])
+
+
+def _is_plain(stored: Mapping[str, StoredTensor], names: Mapping[str, str]) -> bool:
+    """Return whether a weight with scales beside it is stored as numbers, as one of fake quantization."""
+    return ".weight" in names and stored[names[".weight"]].dtype in ("F64", *_SCALES.split())
+
+
 def recognized(
     stored: Mapping[str, StoredTensor], config: Callable[[], Mapping[str, Any]], metadata: Mapping[str, str]
 ) -> dict[str, tuple[CheckpointScheme, Parts]]:
@@ -775,24 +939,27 @@ def recognized(
     """
     found: dict[str, tuple[CheckpointScheme, Parts]] = {}
     used: set[str] = set()
-    for row in CHECKPOINT_SCHEMES.values():
-        key = next(iter(row.parts))
-        for name in stored:
-            if not name.endswith(key) or name in used:
-                continue
-            base = name[: len(name) - len(key)]
-            names = {part: base + part for part in row.parts}
-            if any(other not in stored or other in used for other in names.values()):
-                continue
-            if not all(_is_of(stored[names[part]], dtypes) for part, dtypes in row.parts.items()):
-                continue
-            more = {part: base + part for part, dtypes in row.optional.items()
-                    if base + part in stored and _is_of(stored[base + part], dtypes)}  # fmt: skip
-            parts = Parts(base + row.weight, {part: stored[each] for part, each in (names | more).items()}, config(),
-                          metadata)  # fmt: skip
-            if row.fits is None or row.fits(parts):
-                found[name] = row, parts
-                used |= set(names.values()) | set(more.values())
+    for is_exact in (True, False):  # then parts with unknown dtypes: `decoded` is an error, no part is left out
+        rows = CHECKPOINT_SCHEMES.values()
+        for row in rows if is_exact else sorted(rows, key=lambda row: -len(row.parts)):
+            key = next(iter(row.parts))
+            for name in stored:
+                if not name.endswith(key) or name in used:
+                    continue
+                base = name[: len(name) - len(key)]
+                names = {part: base + part for part in row.parts}
+                if any(other not in stored or other in used for other in names.values()):
+                    continue
+                matches = [_is_of(stored[names[part]], dtypes) for part, dtypes in row.parts.items()]
+                if not (all(matches) if is_exact else any(matches) and not _is_plain(stored, names)):
+                    continue
+                others = {**row.optional, **(_CHANGES if ".weight_scale" in row.parts else {})}
+                more = {part: base + part for part in others if part not in names and base + part in stored}
+                parts = Parts(base + row.weight, {part: stored[each] for part, each in (names | more).items()},
+                              config(), metadata)  # fmt: skip
+                if row.fits is None or row.fits(parts):
+                    found[name] = row, parts
+                    used |= set(names.values()) | set(more.values())
     return found
 
 

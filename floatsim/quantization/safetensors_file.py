@@ -83,7 +83,7 @@ class SafetensorsTensor:
         if self.scheme is None or self._parts is None:
             raise ValueError(f"{self.name} is stored as {self.type}, without scales{self._lacks or '; use values'}")
         with self._named_errors():
-            return self.scheme.read(self._parts)
+            return self.scheme.decoded(self._parts)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

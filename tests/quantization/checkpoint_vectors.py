@@ -99,8 +99,9 @@ def gptq(rows: int, columns: int, seed: int, kind: int) -> Made:
             tensors[f"{name}.{part}"] = getattr(packed, part).contiguous()
         decoded[f"{name}.weight"] = packed(torch.eye(columns, dtype=torch.float16)).T
     config: dict[str, Any] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    others = {"dynamic": {f"layer{bits}": {"bits": bits} for bits in (2, 3, 8)}}
     if kind == 1:
-        return Made(tensors, decoded, config, {}, ("auto-gptq",))
+        return Made(tensors, decoded, config | others, {}, ("auto-gptq",))
     for name, attribute, value in (("logger", "setup_logger", logging.getLogger), ("torch", "HAS_NPU", False)):
         stub = types.ModuleType(f"gptqmodel.utils.{name}")
         setattr(stub, attribute, value)
@@ -110,7 +111,8 @@ def gptq(rows: int, columns: int, seed: int, kind: int) -> Made:
         bits = int(name[5])
         tensors[name] = gptqmodel._correct_gptq_v1_qzeros(tensors[name], bits)
         decoded |= _by_gptqmodel(gptqmodel, tensors, name[: -len(".qzeros")], config | {"bits": bits})
-    return Made(tensors, decoded, config | {"checkpoint_format": "gptq_v2"}, {}, ("auto-gptq", "gptqmodel"))
+    config |= others | {"checkpoint_format": "gptq_v2"}
+    return Made(tensors, decoded, config, {}, ("auto-gptq", "gptqmodel"))
 
 
 def _by_gptqmodel(gptqmodel: Any, tensors: dict[str, Any], layer: str, config: dict[str, Any]) -> dict[str, Any]:
