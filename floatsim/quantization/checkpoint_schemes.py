@@ -31,8 +31,8 @@ Array: TypeAlias = NDArray[Any]
 
 _FORMATS = {fmt.name: fmt for fmt in INTEGER_FORMATS}
 CONFIG_KEYS = (
-    "bits", "group_size", "checkpoint_format", "format", "quant_method", "version", "config_groups",
-    "weight_block_size",
+    "bits", "w_bit", "group_size", "q_group_size", "desc_act", "dynamic", "checkpoint_format", "format", "quant_method",
+    "quant_algo", "version", "config_groups", "weight_block_size",
 )  # fmt: skip
 """The keys of a configuration that schemes read."""
 _STEP = 32  # rows: whole words of packed zero points of 2 to 8 bits
@@ -245,9 +245,20 @@ def _settings_of_weights(parts: Parts, kind: str) -> Settings:
     return _fitting(parts, weights, "type", repr(kind), lambda value: value == kind)
 
 
+def _with_parts(parts: Parts, settings: Settings) -> Settings:
+    """Return the settings whose zero points and groups of columns the file has; one must."""
+    for key, part, needs in (("symmetric", ".weight_zero_point", (False,)),
+                             ("actorder", ".weight_g_idx", (True, "group", "dynamic"))):  # fmt: skip
+        if part not in parts:
+            settings = _fitting(parts, settings, key, f"no {part[1:]}", lambda value, needs=needs: value not in needs)
+    return settings
+
+
 def _settings_of_bits(parts: Parts, kind: str, bits: int, least: int) -> Settings:
     """Return those of the settings whose num_bits fit codes of 4 or 8 bits."""
     settings = _settings_of_weights(parts, kind)
+    if kind == "int":
+        settings = _with_parts(parts, settings)
     return _fitting(parts, settings, "num_bits", bits, lambda n: _is_integer(n) and least <= n <= bits)
 
 
@@ -445,7 +456,7 @@ def _packed_width(parts: Parts, columns: int, words: int) -> tuple[int, str, Set
             f"pass config={weights} (in the command line --config FILE)"
         )
     bits, layout = found.pop()
-    return bits, layout, [each for each in settings if each.get("num_bits") in (None, bits)]
+    return bits, layout, _with_parts(parts, [each for each in settings if each.get("num_bits") in (None, bits)])
 
 
 def _pack_quantized(parts: Parts) -> Weight:
@@ -628,6 +639,8 @@ def _bitsandbytes(element: LookupFormat, quant_type: str) -> Callable[[Parts], W
         nested = _nested(parts, state, blocks) if parts[".weight.absmax"].dtype == "U8" else None
         if nested is None:
             parts.check_shape(".weight.absmax", (blocks,))
+            if ".weight.nested_absmax" in parts:
+                raise parts.error("the file has weight.nested_absmax, and weight.absmax has the dtype F32, not U8")
         absmax = parts[".weight.absmax"].floats() if nested is None else nested.restored((blocks,))
         scheme = Scheme(element, (1, size), FP32, "absmax", "reciprocal",
                         nested=None if nested is None else nested.quantized.scheme)  # fmt: skip
@@ -828,13 +841,15 @@ class CheckpointScheme:
             or the file has a part of another scheme that changes the numbers.
         """
         known = {**self.parts, **self.optional}
+        for part, dtypes in known.items():
+            if part in parts and not _is_of(parts[part], dtypes):
+                found, needed = parts[part].dtype, ", ".join(dtypes.split())
+                raise parts.error(f"{part[1:]} has the dtype {found}, and the scheme {self.name} needs {needed}")
+        weight = self.read(parts)
         for part, stored in parts.tensors.items():
             if part not in known and not _is_unset(stored, part):
                 raise parts.error(f"the file has {part[1:]}, which is not supported in the scheme {self.name}")
-            if part in known and not _is_of(stored, known[part]):
-                needed = " or ".join(known[part].split())
-                raise parts.error(f"{part[1:]} has the dtype {stored.dtype}, and the scheme {self.name} needs {needed}")
-        return self.read(parts)
+        return weight
 
 
 _INT8_SCALES = {".weight": "I8", ".weight_scale": _SCALES}
@@ -908,8 +923,14 @@ def _is_of(tensor: StoredTensor, dtypes: str) -> bool:
     return not dtypes or tensor.dtype in dtypes.split()
 
 
-_CHANGES = dict.fromkeys((".weight_zero_point", ".weight_g_idx", ".weight_global_scale", ".weight_scale_2"), "")
-"""The parts beside a scale that change the numbers of a weight: a scheme reads them, or they are an error."""
+_BESIDE_SCALES = (".weight_zero_point", ".weight_g_idx", ".weight_global_scale", ".weight_scale_2")
+_CHANGES = {
+    ".weight_scale": _BESIDE_SCALES,
+    ".weight_scale_inv": _BESIDE_SCALES,
+    ".scales": (".g_idx",),
+    _SCALE: (_ZERO, "._weight_per_tensor_scale"),
+}
+"""The parts that change the numbers of a weight with a part: its scheme reads them, or they are an error."""
 
 
 def _is_unset(stored: StoredTensor, part: str) -> bool:
@@ -953,7 +974,7 @@ def recognized(
                 matches = [_is_of(stored[names[part]], dtypes) for part, dtypes in row.parts.items()]
                 if not (all(matches) if is_exact else any(matches) and not _is_plain(stored, names)):
                     continue
-                others = {**row.optional, **(_CHANGES if ".weight_scale" in row.parts else {})}
+                others = [*row.optional, *(part for each in row.parts for part in _CHANGES.get(each, ()))]
                 more = {part: base + part for part in others if part not in names and base + part in stored}
                 parts = Parts(base + row.weight, {part: stored[each] for part, each in (names | more).items()},
                               config(), metadata)  # fmt: skip

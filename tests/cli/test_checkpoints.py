@@ -139,12 +139,13 @@ def test_matrices_in_safetensors(run):
 
 
 NUM_BITS = {"config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8}}}}
+WIDTHS = {"config_groups": {str(bits): {"targets": ["Linear"], "weights": {"num_bits": bits}} for bits in (3, 4, 5, 8)}}
 
 
 @pytest.mark.parametrize(("name", "weight", "config", "message"), [
     ("gptq-v1", "layer4.weight", {"checkpoint_format": "gptq"}, "does not tell the zero points of GPTQ version 1"),
     ("gptq-v2", "layer4.weight", {"checkpoint_format": "gptq_v2"}, "does not tell the zero points of GPTQ version 1"),
-    ("compressed-tensors", "int8.weight", NUM_BITS, f"pass config={NUM_BITS} (in the command line --config FILE)"),
+    ("compressed-tensors", "int8.weight", WIDTHS, f"pass config={NUM_BITS} (in the command line --config FILE)"),
 ])  # fmt: skip
 def test_one_unreadable_weight_does_not_hide_the_others(run, name, weight, config, message):
     path = FILES / f"{name}.safetensors"
@@ -173,7 +174,7 @@ def test_one_unreadable_weight_does_not_hide_the_others(run, name, weight, confi
     (["show", "m.safetensors", "--config", "text.json"], "--config: text.json cannot be read as JSON"),
     (["show", "m.safetensors", "--config", "list.json"], "--config: config must be a dictionary, not [1]"),
     (["survey", "m.safetensors", "--config", "typo.json"],
-     "--config: config has no key that a scheme reads, but 'nbits'; known keys are bits, group_size"),
+     "--config: config has no key that a scheme reads, but 'nbits'; known keys are bits, w_bit"),
     (["show", "model.gguf", "--config", "list.json"], "--config: model.gguf needs no configuration"),
     (["show", "1.5", "--config", "list.json"], "--config is for a checkpoint"),
     (["survey", "a.npy", "--config", "list.json"], "--config is for a checkpoint"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -275,6 +276,216 @@ def test_parts_that_do_not_fit(tmp_path, tensors, message):
         file[name].quantized()
 
 
+# -- parts with other dtypes, and configurations that contradict the file ----------------------------------------------
+
+INTEGERS = {"I8": np.int8, "U8": np.uint8, "I16": np.int16, "U16": np.uint16, "I32": np.int32, "U32": np.uint32,
+            "I64": np.int64, "U64": np.uint64}  # fmt: skip
+GROUPS = np.random.default_rng(2).permutation(np.arange(64) % 2)
+V1 = {"checkpoint_format": "gptq"}
+
+
+def packed(**changes) -> dict[str, tuple[str, np.ndarray]]:
+    """An 8 x 64 weight of compressed-tensors with 4 bits and groups of 32."""
+    rng = np.random.default_rng(5)
+    tensors = {
+        "weight_packed": ("I32", rng.integers(-(2**31), 2**31, (8, 8)).astype(np.int32)),
+        "weight_scale": ("F32", np.float32(rng.random((8, 2)))),
+        "weight_shape": ("I64", np.int64([8, 64])),
+    } | changes
+    return {f"a.{name}": value for name, value in tensors.items()}
+
+
+def eight(**changes) -> dict[str, tuple[str, np.ndarray]]:
+    """A 2 x 64 weight of 8-bit integers, one scale for a row."""
+    tensors = {"weight": ("I8", np.arange(-64, 64, dtype=np.int8).reshape(2, 64)),
+               "weight_scale": ("F32", np.float32([[1], [2]]))} | changes  # fmt: skip
+    return {f"a.{name}": value for name, value in tensors.items()}
+
+
+def awq() -> dict[str, tuple[str, np.ndarray]]:
+    rng = np.random.default_rng(6)
+    return {"a.qweight": ("I32", pack(rng.integers(0, 16, (64, 32)), "awq")),
+            "a.qzeros": ("I32", pack(rng.integers(0, 16, (2, 32)), "awq")),
+            "a.scales": ("F16", np.float16(rng.random((2, 32))))}  # fmt: skip
+
+
+def four(**changes) -> dict[str, tuple[str, np.ndarray]]:
+    tensors = {"weight_packed": ("U8", np.full((8, 32), 0x21, np.uint8)),
+               "weight_scale": ("F8_E4M3", np.full((8, 4), 0x38, np.uint8)),
+               "weight_global_scale": ("F32", np.float32([2]))} | changes  # fmt: skip
+    return {f"a.{name}": value for name, value in tensors.items() if value is not None}
+
+
+def deepseek(scales, dtype="F32") -> dict[str, tuple[str, np.ndarray]]:
+    return {"a.weight": ("F8_E4M3", np.full((130, 40), 0x38, np.uint8)), "a.weight_scale_inv": (dtype, scales)}
+
+
+def ct(*weights, **each) -> dict:
+    return {"config_groups": {str(n): {"weights": x} for n, x in enumerate(weights or [each])}}
+
+
+OPTIONAL = {
+    "g_idx": (lambda x: gptq(g_idx=x), GROUPS, V1),
+    "weight_g_idx": (lambda x: packed(weight_g_idx=x), GROUPS, {}),
+    "weight_zero_point": (lambda x: eight(weight_zero_point=x), np.array([[1], [2]]), {}),
+}
+
+
+def weight(path: Path, tensors, config):
+    return SafetensorsFile(saved(path / "model.safetensors", tensors), config)["a.weight"]
+
+
+@pytest.mark.parametrize("part", OPTIONAL)
+def test_optional_parts_of_every_integer_dtype(tmp_path, part):
+    make, numbers, config = OPTIONAL[part]
+    expected = weight(tmp_path, make(("I8", numbers.astype(np.int8))), config).values
+    for dtype, kind in INTEGERS.items():
+        assert np.array_equal(weight(tmp_path, make((dtype, numbers.astype(kind))), config).values, expected), dtype
+    for dtype, kind in (("F32", np.float32), ("F16", np.float16), ("BOOL", np.bool_)):
+        tensor = weight(tmp_path, make((dtype, numbers.astype(kind))), config)
+        with pytest.raises(ValueError, match=rf"a.weight: {part} has the dtype {dtype}, and the scheme .* needs .*I8"):
+            tensor.dequantize()
+
+
+def test_zero_points_that_are_not_packed(tmp_path):
+    zeros = np.random.default_rng(3).integers(-8, 8, (8, 2))
+    q = weight(tmp_path, packed(), {}).quantized()
+    expected = ((q.codes.astype(int) - np.repeat(zeros, 32, 1)) * np.repeat(q.scales.values, 32, 1)).astype(np.float32)
+    for dtype in ("I8", "I16", "I64"):
+        found = weight(tmp_path, packed(weight_zero_point=(dtype, zeros.astype(INTEGERS[dtype]))), {})
+        assert np.array_equal(found.values, expected), dtype
+    for dtype, value in (("I16", 8), ("U64", 2**63)):
+        stored = np.full((8, 2), value, INTEGERS[dtype])
+        with pytest.raises(ValueError, match=rf"zero_point.*{value}"):
+            weight(tmp_path, packed(weight_zero_point=(dtype, stored)), {}).dequantize()
+
+
+@pytest.mark.parametrize(("tensors", "message"), [
+    (gptq(qzeros=("F32", np.zeros((2, 4), np.float32))), "qzeros has the dtype F32, and the scheme gptq needs I32"),
+    (gptq(scales=("F64", np.ones((2, 32)))), "scales has the dtype F64, and the scheme gptq needs F16, BF16, F32"),
+    (deepseek(np.ones((2, 1)), "F64"), "weight_scale_inv has the dtype F64, and the scheme fp8-blocks needs"),
+    (eight(weight_scale=("F64", np.ones((2, 1)))), "weight_scale has the dtype F64, and the scheme int-quantized"),
+    (eight(weight=("F8_E4M3FNUZ", np.zeros((2, 64), np.uint8))), "weight has the dtype F8_E4M3FNUZ, and the scheme"),
+    (eight(weight_g_idx=("I32", np.zeros(64, np.int32))), "has weight_g_idx, which is not supported in .*int-"),
+    (four(weight_global_scale=("F16", np.float16([2]))), "weight_global_scale has the dtype F16, .* needs F32"),
+    (four(weight_scale=("U8", np.full((8, 2), 127, np.uint8))), "has weight_global_scale, which is not supported in"),
+    (awq() | {"a.g_idx": ("I32", np.zeros(64, np.int32)), "a.scales": ("F16", np.ones((2, 32), np.float16))},
+     "the file has g_idx, which is not supported in the scheme awq"),
+])  # fmt: skip
+def test_no_part_is_left_out(tmp_path, tensors, message):
+    tensor = weight(tmp_path, tensors, V1)
+    with pytest.raises(ValueError, match=f"a.weight: .*{message}"):
+        tensor.dequantize()
+
+
+def test_parts_that_say_nothing(tmp_path):
+    """compressed-tensors has g_idx of -1 and zero points of 0, and weights of fake quantization with scales."""
+    expected = weight(tmp_path, eight(), {}).values
+    unset = eight(weight_g_idx=("I32", np.full(64, -1, np.int32)), weight_zero_point=("I8", np.zeros((2, 1), np.int8)))
+    assert np.array_equal(weight(tmp_path, unset, {}).values, expected)
+    plain = weight(tmp_path, eight(weight=("F32", np.float32([[3], [4]]))), {})
+    assert (plain.type, plain.values.tolist()) == ("F32", [[3], [4]])
+
+
+NO_IDX = {"bits": 4, "group_size": 32}
+CUT = packed()["a.weight_packed"][1][:, :4].copy()
+
+
+@pytest.mark.parametrize(("tensors", "config", "message"), [
+    *((gptq(), V1 | {"bits": bits}, rf"bits={bits!r}, and the file has 4") for bits in (2, 3, 8, "4", 4.0, [4])),
+    (gptq(), V1 | {"group_size": 128}, "group_size=128, and the file has 32"),
+    (gptq(), V1 | {"group_size": -1}, "group_size=-1, and the file has 32"),
+    (gptq(), V1 | {"bits": 8, "dynamic": {"b": {"bits": 2}}}, "bits=8, bits=2, and the file has 4"),
+    (gptq(g_idx=None), NO_IDX | {"bits": 8}, "bits=8, and the file has 4"),
+    (gptq(g_idx=None), NO_IDX | {"group_size": 16}, "group_size=16 does not fit 64 columns and 2 groups"),
+    (gptq(g_idx=None), NO_IDX | {"desc_act": True}, "desc_act=True, whose groups g_idx tells, and .* no g_idx"),
+    (awq(), {"bits": 8}, "bits=8, and the file has 4"),
+    (awq(), {"w_bit": 8}, "w_bit=8, and the file has 4"),
+    (awq(), {"group_size": 16}, "group_size=16, and the file has 32"),
+    (awq(), {"q_group_size": 64}, "q_group_size=64, and the file has 32"),
+    (packed(weight_packed=("I32", CUT)), ct(num_bits=4, group_size=32), "num_bits=4, and the file has 2"),
+    *((packed(), ct(num_bits=bits, group_size=32), f"num_bits={bits}, and the file has 4") for bits in (2, 3, 8)),
+    (packed(weight_scale=("F32", np.ones((8, 1), np.float32))), ct(num_bits=4, group_size=32),
+     r"group_size=32, and weight_scale of shape \(8, 1\) has blocks of 1 x 64"),
+    (packed(), ct(num_bits=4, strategy="channel"), r"strategy='channel', and weight_scale .* has blocks of 1 x 32"),
+    (packed(), ct({"num_bits": 4, "group_size": 16}, {"num_bits": 8, "group_size": 32}), "group_size=16, and weight"),
+    (packed(), ct(num_bits=4, group_size=0), "group_size=0 must be an integer of at least 1"),
+    (packed(), ct(num_bits=[{}], group_size=32), r"num_bits=\[\{\}\], and the file has 4"),
+    (packed(), ct(num_bits=4, group_size=32, symmetric=False), "symmetric=False, and the file has no weight_zero"),
+    (packed(), ct(num_bits=4, group_size=32, actorder="group"), "actorder='group', and the file has no weight_g_idx"),
+    (packed(weight_g_idx=("I32", np.int32([0] * 33 + [1] * 31))), ct(num_bits=4, group_size=32),
+     "group_size=32, and the file has 33"),
+    (eight(), ct(num_bits=8, group_size=32), r"group_size=32, and weight_scale of shape \(2, 1\) has blocks of 1 x 64"),
+    (eight(), ct(num_bits=8, type="float"), "type='float', and the file has 'int'"),
+    (eight(), ct(num_bits=8, block_structure=[1, 32]), r"block_structure=\[1, 32\], and weight_scale"),
+    (eight(), ct(num_bits=8, block_structure=[1, [32]]), r"block_structure=\[1, \[32\]\] must be a height and a width"),
+    (four(), ct(num_bits=8, type="float"), "num_bits=8, and the file has 4"),
+    (four(), ct(num_bits=4, type="float", group_size=32), "group_size=32, and the file has 16"),
+    (four(), {"quant_algo": "NVFP4", "group_size": 32}, "group_size=32, and the file has 16"),
+])  # fmt: skip
+def test_configurations_that_contradict_the_file(tmp_path, tensors, config, message):
+    tensor = weight(tmp_path, tensors, config)
+    with pytest.raises(ValueError, match=f"a.weight: .*{re.escape(message) if '[4]' in message else message}"):
+        tensor.dequantize()
+
+
+@pytest.mark.parametrize(("tensors", "config"), [
+    (gptq(), V1 | NO_IDX),
+    (gptq(), V1 | {"bits": 8, "dynamic": {"a": {"bits": 4, "group_size": 32}, "-:b": {}}}),
+    (gptq(g_idx=None), {"bits": 8, "group_size": 64, "dynamic": {"a": NO_IDX}}),
+    (awq(), {"w_bit": 4, "q_group_size": 32}),
+    (packed(), ct({"num_bits": 8, "strategy": "channel"}, {"num_bits": 4, "type": "int", "group_size": 32})),
+    (packed(), {"config_groups": {"W4A16": ["Linear"]}}),
+    (eight(), ct(num_bits=8, type="int", strategy="group", group_size=128)),
+    (eight(), ct(num_bits=4, type="int", strategy="channel")),
+    (four(), ct(num_bits=4, type="float", strategy="tensor_group", group_size=16)),
+])  # fmt: skip
+def test_configurations_that_fit_the_file(tmp_path, tensors, config):
+    neutral = {"awq": {}, "gptq": V1 | ({} if "a.g_idx" in tensors else NO_IDX)}
+    tensor = weight(tmp_path, tensors, config)
+    assert np.array_equal(tensor.values, weight(tmp_path, tensors, neutral.get(tensor.type, {})).values)
+
+
+def test_the_configuration_gives_the_blocks(tmp_path):
+    """Groups of 48 columns, whose last group is short: the shape of the scales alone does not tell them."""
+    q = weight(tmp_path, packed(), ct(num_bits=4, group_size=48)).quantized()
+    assert q.scheme.block == (1, 48)
+    assert weight(tmp_path, packed(), {}).quantized().scheme.block == (1, 32)
+
+
+@pytest.mark.parametrize("value", [[], {}, 1, "gptq_v3", True])
+def test_formats_of_gptq_that_are_not_known(tmp_path, value):
+    tensor = weight(tmp_path, gptq(), {"checkpoint_format": value})
+    with pytest.raises(ValueError, match=rf"checkpoint_format={re.escape(repr(value))} is not supported; known are"):
+        tensor.dequantize()
+
+
+@pytest.mark.parametrize("groups", [[0] * 64, [1] * 64, [0] * 20 + [1] * 44])
+def test_g_idx_without_some_group(tmp_path, groups):
+    tensor = weight(tmp_path, gptq(g_idx=("I32", np.int32(groups))), V1)
+    with pytest.raises(ValueError, match=r"a.weight: g_idx has groups of different sizes"):
+        tensor.dequantize()
+
+
+def test_scales_of_fp8_blocks(tmp_path):
+    for shape in ((), (1, 1), (2, 2), (2,), (1, 2), (13, 4), (130, 1), (3, 1), (0, 1)):
+        scales = np.ones(shape, np.float32)
+        with pytest.raises(
+            ValueError, match=r"weight_scale_inv has the shape .*, and .*\[128, 128\] .* needs \(2, 1\)"
+        ):
+            weight(tmp_path, deepseek(scales), {}).dequantize()
+    scales = np.float32([[1], [2], [3]])
+    found = weight(tmp_path, deepseek(scales), {"weight_block_size": [64, 64]})
+    assert np.array_equal(found.values[:, 0], np.repeat([1, 2, 3], 64)[:130])
+    with pytest.raises(ValueError, match=r"has the shape \(2, 1\), and weight_block_size=\[64, 64\] .* needs \(3, 1\)"):
+        weight(tmp_path, deepseek(scales[:2]), {"weight_block_size": [64, 64]}).dequantize()
+    whole = weight(tmp_path, deepseek(np.float32(3)), {"weight_block_size": None})
+    assert np.array_equal(whole.values, np.full((130, 40), 3))
+    for size in ([0, 128], [128], "128", {}, [True, 128], [128, 128.0]):
+        with pytest.raises(ValueError, match=r"weight_block_size=.* must be a height and a width"):
+            weight(tmp_path, deepseek(scales), {"weight_block_size": size}).dequantize()
+
+
 def state(**changes) -> dict[str, tuple[str, np.ndarray]]:
     settings = {"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [2, 64]} | changes
     text = np.frombuffer(json.dumps(settings).encode(), np.uint8)
@@ -288,6 +499,9 @@ def state(**changes) -> dict[str, tuple[str, np.ndarray]]:
     (state(blocksize=0), "quant_state has blocksize=0, which must be an integer of at least 2"),
     (state(blocksize=32), r"weight.absmax has the shape \(2,\), and \(4,\) fits"),
     (state(dtype="float64"), "quant_state has dtype='float64'"),
+    (state(dtype=[]), r"quant_state has dtype=\[\]"),
+    (state() | {"a.weight.absmax": ("F16", np.ones(2, np.float16))}, "weight.absmax has the dtype F16, .* F32, U8"),
+    (state() | {"a.weight.nested_absmax": ("F32", np.ones(1, np.float32))}, "weight.absmax has the dtype F32, not U8"),
     (state() | {"a.weight.absmax": ("U8", np.ones(2, np.uint8))}, "the file has no weight.nested_absmax"),
     (state() | {"a.weight.quant_state.bitsandbytes__nf4": ("U8", np.zeros(3, np.uint8))}, "quant_state of .* no JSON"),
 ])  # fmt: skip
