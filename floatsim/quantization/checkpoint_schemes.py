@@ -186,6 +186,20 @@ def _counts(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
     return tuple(-(-size // each) if each else 1 - bool(size) for size, each in zip(shape, block, strict=True))  # type: ignore[return-value]
 
 
+def _grid(x: FloatArray | Array, shape: tuple[int, int], block: tuple[int, int]) -> Any:
+    """Return scales or zero points as a matrix, one for each block."""
+    return x.reshape(-(-shape[0] // block[0]), -(-shape[1] // block[1]))
+
+
+def _in_rows(block: tuple[int, int], start: int, stop: int) -> slice:
+    """Return the blocks of some rows."""
+    return slice(start // block[0], -(-stop // block[0]))
+
+
+def _scheme(fmt: ElementFormat, block: Any, scale_format: FloatFormat) -> Scheme:
+    return Scheme(fmt, block, scale_format)
+
+
 # -- settings: what a configuration says about a weight ----------------------------------------------------------------
 
 Settings: TypeAlias = Sequence[Mapping[str, Any]]
@@ -247,10 +261,11 @@ def _settings_of_weights(parts: Parts, kind: str) -> Settings:
 
 def _with_parts(parts: Parts, settings: Settings) -> Settings:
     """Return the settings whose zero points and groups of columns the file has; one must."""
-    for key, part, needs in (("symmetric", ".weight_zero_point", (False,)),
-                             ("actorder", ".weight_g_idx", (True, "group", "dynamic"))):  # fmt: skip
-        if part not in parts:
-            settings = _fitting(parts, settings, key, f"no {part[1:]}", lambda value, needs=needs: value not in needs)
+    if ".weight_zero_point" not in parts:
+        settings = _fitting(parts, settings, "symmetric", "no weight_zero_point", lambda value: value is not False)
+    if ".weight_g_idx" not in parts:
+        needs = (True, "group", "dynamic")
+        settings = _fitting(parts, settings, "actorder", "no weight_g_idx", lambda value: value not in needs)
     return settings
 
 
@@ -262,25 +277,14 @@ def _settings_of_bits(parts: Parts, kind: str, bits: int, least: int) -> Setting
     return _fitting(parts, settings, "num_bits", bits, lambda n: _is_integer(n) and least <= n <= bits)
 
 
-def _settings_of_gptq(parts: Parts) -> Settings:
-    """Return the settings of all layers, with those that `dynamic` of GPTQModel overrides."""
-    more = parts.config.get("dynamic")
-    overrides = more.values() if isinstance(more, dict) else ()
-    return [parts.config, *({**parts.config, **each} for each in overrides if isinstance(each, dict))]
-
-
-def _grid(x: FloatArray | Array, shape: tuple[int, int], block: tuple[int, int]) -> Any:
-    """Return scales or zero points as a matrix, one for each block."""
-    return x.reshape(-(-shape[0] // block[0]), -(-shape[1] // block[1]))
-
-
-def _in_rows(block: tuple[int, int], start: int, stop: int) -> slice:
-    """Return the blocks of some rows."""
-    return slice(start // block[0], -(-stop // block[0]))
-
-
-def _scheme(fmt: ElementFormat, block: Any, scale_format: FloatFormat) -> Scheme:
-    return Scheme(fmt, block, scale_format)
+def _settings_of_layers(parts: Parts) -> Settings:
+    """Return the settings of all layers, and of those that GPTQModel's `dynamic` or AutoRound's `extra_config` has."""
+    found = [parts.config]
+    for key in ("dynamic", "extra_config"):
+        more = parts.config.get(key)
+        overrides = more.values() if isinstance(more, dict) else ()
+        found += [{**parts.config, **each} for each in overrides if isinstance(each, dict)]
+    return found
 
 
 # -- groups of columns that are not contiguous (act-order, desc_act) ---------------------------------------------------
@@ -333,7 +337,7 @@ def _zero_version(parts: Parts) -> int:
 def _gptq(parts: Parts) -> Weight:
     words, out = parts.matrix(".qweight")
     groups, _ = parts.matrix(".scales")
-    settings = _settings_of_gptq(parts)
+    settings = _settings_of_layers(parts)
     if ".g_idx" in parts:
         columns = parts[".g_idx"].shape[0] if parts[".g_idx"].shape else 0
         bits = 32 * words // max(columns, 1)
@@ -411,10 +415,11 @@ def _awq(parts: Parts) -> Weight:
     if 8 * words != out or not groups or columns % groups:
         raise parts.error(f"qweight {(columns, words)} and scales {(groups, out)} are no weight of AWQ with 4 bits")
     parts.check_shape(".qzeros", (groups, words))
+    settings, size = _settings_of_layers(parts), columns // groups
     for key in ("bits", "w_bit"):
-        _fitting(parts, [parts.config], key, 4, lambda n: _is_integer(n) and n == 4)
+        settings = _fitting(parts, settings, key, 4, lambda n: _is_integer(n) and n == 4)
     for key in ("group_size", "q_group_size"):
-        _fitting(parts, [parts.config], key, columns // groups, _fits_size(columns // groups, columns))
+        settings = _fitting(parts, settings, key, size, _fits_size(size, columns))
     scales, stored, zeros = (parts[".scales"].floats(), parts[".qweight"].integers(), parts[".qzeros"].integers())
 
     def rows(start: int, stop: int) -> Quantized:

@@ -434,6 +434,7 @@ def test_configurations_that_contradict_the_file(tmp_path, tensors, config, mess
     (gptq(), V1 | {"bits": 8, "dynamic": {"a": {"bits": 4, "group_size": 32}, "-:b": {}}}),
     (gptq(g_idx=None), {"bits": 8, "group_size": 64, "dynamic": {"a": NO_IDX}}),
     (awq(), {"w_bit": 4, "q_group_size": 32}),
+    (awq(), {"bits": 8, "group_size": 64, "extra_config": {"a": NO_IDX}}),
     (packed(), ct({"num_bits": 8, "strategy": "channel"}, {"num_bits": 4, "type": "int", "group_size": 32})),
     (packed(), {"config_groups": {"W4A16": ["Linear"]}}),
     (eight(), ct(num_bits=8, type="int", strategy="group", group_size=128)),
