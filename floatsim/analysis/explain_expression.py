@@ -9,8 +9,10 @@ number of the result with respect to that step (N. Higham, Accuracy and Stabilit
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,8 @@ _CERTAIN = Fraction(1, 1 << 64)
 """The largest relative width of an interval whose middle counts as the exact value."""
 _SCALAR = {"add": scalar.add, "subtract": scalar.subtract, "multiply": scalar.multiply, "divide": scalar.divide,
            "sqrt": scalar.sqrt, "fma": scalar.fma, "minimum": scalar.minimum, "maximum": scalar.maximum}  # fmt: skip
+_LARGEST_EXPONENTS = {"e": 100_000, "p": 9_000}  # 10**100000 has 332,193 bits; `reference` limits 2**p to 10,000 bits
+_EXPONENT = re.compile(r"0x[0-9a-f_.]*(p)([+-]?\d+)|[0-9_.]*(e)([+-]?\d+)", re.IGNORECASE)
 _EXACT_OPERATIONS = ("negative", "absolute", "minimum", "maximum")
 
 
@@ -84,6 +88,8 @@ def _point(name: str, x: Fraction) -> _Range | None:
     number = reference.from_fraction(x)
     found: Any = functions.UNARY[name](number)
     if not isinstance(found, reference.Number) or found.kind is not reference.Kind.FINITE:
+        return None
+    if functions.is_out_of_range(found):
         return None
     value = found.fraction
     if not found.sticky and not number.sticky:
@@ -261,8 +267,8 @@ class ExpressionStep:
     value : float
         The rounded result.
     exact : Fraction or None
-        The exact value of this part of the expression, without any rounding. None if it has none, or it is not certain
-        to 64 bits.
+        The exact value of this part of the expression, without any rounding. None if it has none, if it is not certain
+        to 64 bits, or if it is so far beyond the range of all formats that it is not computed, as for exp(100000).
     rounding_error : float
         The relative error of this step's own rounding.
     error : float
@@ -431,6 +437,15 @@ def _number(x: float) -> str:
     return f"{x:.3g}"
 
 
+def _is_too_long(text: str) -> bool:
+    """Return whether the exponent of a number is so large that its exact value is not computed."""
+    found = _EXPONENT.fullmatch(text.strip().lstrip("+-"))
+    if found is None:
+        return False
+    kind, exponent = (part for part in found.groups() if part is not None)
+    return abs(float(exponent)) > _LARGEST_EXPONENTS[kind.lower()]
+
+
 # -- the explanation ---------------------------------------------------------------------------------------------------
 
 
@@ -460,6 +475,8 @@ class _Evaluation:
         code, events = scalar.convert(number, self.format, self.attributes)
         self.codes[node], self.flags[node] = code, events & 31
         self.exact[node] = None
+        if isinstance(given, str | Decimal) and _is_too_long(str(given)):
+            return
         if number.kind is reference.Kind.FINITE:
             exact = Fraction(given) if number.sticky else number.fraction  # sticky: more bits than a Number has
             self.exact[node] = _Range(exact, exact)

@@ -49,6 +49,11 @@ _STRENGTH = {"add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
 _MOST_PARTS, _MOST_CHARACTERS, _DEEPEST = 2000, 10_000, 100
 
 
+def _too_deep(what: str) -> str:
+    more = "; in a + b + c, each term is nested one deeper: write (a + b) + (c + d)" if what == "operations" else ""
+    return f"more than {_DEEPEST} {what} are nested{more}"
+
+
 @dataclass(frozen=True)
 class Node:
     """An operation on nodes, a variable, or a number.
@@ -192,7 +197,11 @@ class _Python:
             statements = ast.parse(self.text).body
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             where = f", column {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-            reason = error.msg if isinstance(error, SyntaxError) else "it cannot be read"
+            reason = "it cannot be read"
+            if isinstance(error, SyntaxError):
+                reason = error.msg
+            elif not isinstance(error, ValueError):
+                reason = _too_deep("operations")
             raise ValueError(f"expression{where}: {reason}: {self.text[:60]!r}") from None
         if not statements:
             raise ValueError("expression is empty; write one such as 'x*x - y*y'")
@@ -209,7 +218,7 @@ class _Python:
 
     def node(self, node: ast.expr, depth: int = 0) -> Node:
         if depth > _DEEPEST:
-            raise self.fail(f"more than {_DEEPEST} operations are nested", node)
+            raise self.fail(_too_deep("operations"), node)
         below = depth + 1
         if isinstance(node, ast.Name):
             return self.names.get(node.id) or Node("variable", text=node.id)
@@ -294,7 +303,7 @@ class _Core:
                 stack.append([])
                 opened.append(at)
                 if len(stack) > _DEEPEST:
-                    raise self.fail(f"more than {_DEEPEST} lists are nested", at)
+                    raise self.fail(_too_deep("lists"), at)
             elif token in (")", "]"):
                 if not opened:
                     raise self.fail("this parenthesis closes nothing", at)

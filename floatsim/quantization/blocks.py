@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -226,7 +227,8 @@ def quantize_blocks(
         The largest block scale to which the second scale maps the largest magnitude. Default: 256 for 4over6, else 448.
     scale_overflow : str, optional
         What a block scale of NVFP4 above 464 becomes: "saturate", 448; "nan", NaN, as in PyTorch's conversion. It
-        happens with a given `tensor_scale` or `tensor_amax`. A FloatsimWarning reports the number of blocks.
+        happens with a given `tensor_scale` or `tensor_amax`. A FloatsimWarning reports the number of blocks. A block
+        with infinity has such a scale, too, without a warning.
     scale : array_like of floats, optional
         The scales, positive, in the shape of the scales of the result or broadcastable to it. They replace the rule.
     zero_point : array_like of int, optional
@@ -267,7 +269,8 @@ def quantize_blocks(
     - integer: clamp(round(t) + zero point), between min and max
     - lookup: the nearest number of the table; `fs.quantization.LookupFormat` defines ties
 
-    A block of zeros has the scale 1 by the rules for integers and by "absmax", as has a block with NaN or infinity.
+    A block of zeros has the scale 1 by the rules for integers and by "absmax", as has a block with NaN or infinity. In
+    UE5M3 a block with NaN has the scale NaN, as by the other rules of NVFP4.
     By the rules with powers of two, its scale in E8M0 is 2**-127, or NaN. The page "Quantization" of the documentation
     has the sources, and where libraries differ.
 
@@ -350,13 +353,17 @@ def _of_tensor(scale: Any, amax: Any, scheme: Scheme, shape: tuple[int, ...], ha
         raise ValueError(f"{name} is for the rules {', '.join(TENSOR_RULES)}: {reason}")
     codes, fmt, _ = read_floats(value, name)
     numbers = number(FloatArray(codes, fmt).values, FP32)
-    values, least = numbers.values, 0.0 if name == "tensor_amax" else FP32.smallest_subnormal
-    if not np.all(np.isfinite(FloatArray(codes, fmt).values) & (values >= least)):
-        wanted_sign = "positive" if least else "0 or positive"
-        raise ValueError(f"{name} must be {wanted_sign} and finite, not {value!r:.60}")
+    exact, may_be_zero = FloatArray(codes, fmt).values, name == "tensor_amax"
+    usable = (numbers.values > 0) & (exact <= FP32.max) & np.isfinite(exact)
+    if not np.all(usable | (exact == 0) if may_be_zero else usable):
+        wanted_sign = "0 or positive" if may_be_zero else "positive"
+        raise ValueError(
+            f"{name} must be {wanted_sign} and finite in FP32, and at most its largest number, {FP32.max:g}; "
+            f"got {value!r:.60}"
+        )
     wanted = outer_shape(scheme, shape)
     spread = _broadcast(numbers.codes, wanted, name, "the groups of `outer`")
-    found = FloatArray(spread.reshape(-1, wanted[-1]) if wanted else spread, FP32)
+    found = FloatArray(spread.reshape(math.prod(wanted[:-1]), wanted[-1]) if wanted else spread, FP32)
     return OfTensor(scale=found) if name == "tensor_scale" else OfTensor(amax=found)
 
 

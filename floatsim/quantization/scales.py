@@ -35,7 +35,7 @@ from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import Overflow, RoundingAttributes
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.integer import IntegerFormat
-from floatsim.quantization.scheme import FOUR_OVER_SIX, Scheme, largest_number
+from floatsim.quantization.scheme import FOUR_OVER_SIX, UE5M3, Scheme, largest_number
 
 __all__ = [
     "SIGNED_RULES", "Extremes", "OfTensor", "OuterGroups", "Scaling", "given_scaling", "number", "rounded",
@@ -136,9 +136,10 @@ class OuterGroups(NamedTuple):
 
     def largest(self, codes: Array) -> Array:
         """Return the largest code of each group, (rows of blocks, groups)."""
-        rows = codes.reshape(-1, self.across)
-        padded = np.pad(rows, ((0, 0), (0, -self.across % self.size)))
-        found: Array = padded.reshape(len(rows), -1, self.size).max(axis=2, initial=0)
+        rows = codes.reshape(codes.size // self.across, self.across)
+        groups = -(-self.across // self.size)
+        padded = np.pad(rows, ((0, 0), (0, groups * self.size - self.across)))
+        found: Array = padded.reshape(len(rows), groups, self.size).max(axis=2, initial=0)
         return found
 
     def spread(self, codes: Array, grid: tuple[int, ...]) -> Array:
@@ -317,13 +318,26 @@ def _at_least(x: FloatArray, least: float) -> FloatArray:
 def _absmax(x: Extremes, scheme: Scheme) -> Scaling:
     amax, limit = _at_least(x.magnitude(), scheme.least_amax), x.constant(largest_number(scheme.format))
     if scheme.factor != "multiplier":
-        return _rounded_scales(scheme, rounded("divide", amax, limit), amax)
+        return _with_nan_scales(_rounded_scales(scheme, rounded("divide", amax, limit), amax), amax)
     values, target = numbers_of(amax), scheme.scale_format
     plain = (values == 0) | ~np.isfinite(values)
     factors = rounded("divide", limit, _replaced(amax, plain, 1.0), saturate=True)
     factors = _replaced(factors, plain, 1.0)
     scales = _usable(to_format(rounded("divide", x.constant(1.0), factors), target), values)
-    return Scaling(scales, factors, "multiply")
+    return _with_nan_scales(Scaling(scales, factors, "multiply"), amax)
+
+
+def _with_nan_scales(scaling: Scaling, amax: FloatArray) -> Scaling:
+    """Return the scaling with NaN for blocks with NaN, if the scales are those of an NVFP4 without a second level."""
+    fmt = scaling.scales.format
+    missing = np.isnan(numbers_of(amax)) if fmt == UE5M3 else np.False_
+    if not np.any(missing):
+        return scaling
+    scales, factors = (
+        FloatArray(np.where(missing, x.format.code_dtype.type(x.format.canonical_nan), x.codes), x.format)
+        for x in (scaling.scales, scaling.factors)
+    )
+    return replace(scaling, scales=scales, factors=factors)
 
 
 def _full_range(x: Extremes, scheme: Scheme) -> Scaling:

@@ -34,7 +34,7 @@ from floatsim.reference.scalar import (
     round_pack,
 )
 
-__all__ = ["BINARY", "FUNCTIONS", "UNARY", "apply"]
+__all__ = ["BINARY", "FUNCTIONS", "UNARY", "apply", "is_out_of_range"]
 
 _BITS = 128  # of every significand that is not exact
 _GUARD = 64  # bits in the first attempt
@@ -83,6 +83,16 @@ def _huge(sign: int = 0) -> Number:
 def _minute(sign: int = 0) -> Number:
     """Return a number below the range of every format, which is not zero."""
     return _finite(1 << _BITS, -_LARGEST_EXPONENT - 2 * _BITS, sign, True)
+
+
+def is_out_of_range(x: Number) -> bool:
+    """Return whether a result only says that the value is beyond, or below, the range of every format.
+
+    >>> from floatsim import reference
+    >>> [is_out_of_range(UNARY["exp"](reference.from_fraction(n))) for n in (-10**6, 1, 10**6)]
+    [True, False, True]
+    """
+    return replace(x, sign=0) in (_huge(), _minute())
 
 
 def _above(x: Number) -> Number:

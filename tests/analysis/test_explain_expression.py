@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import gmpy2
@@ -186,6 +187,45 @@ def test_values_without_an_exact_result():
     assert "there is no exact value to compare with" in lost.summary
 
 
+FAR = [("exp", 1), ("exp", -1), ("expm1", 1), ("sinh", 1), ("sinh", -1), ("cosh", 1), ("cosh", -1), ("exp2", 1),
+       ("exp2", -1), ("exp10", 1), ("exp10", -1), ("sigmoid", -1), ("softplus", -1)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "sign"), FAR)
+@pytest.mark.parametrize("size", [6900, 10_000, 100_000, 10**9])
+def test_functions_of_large_numbers_are_right_or_empty(name, sign, size):
+    """log2 of the exact value follows from the argument: no value is the end of a range of `reference`."""
+    exact = fs.explain(f"{name}(x)", "bf16", x=sign * size).exact
+    if exact is None:
+        assert size > 6900
+        return
+    bits = abs(exact.numerator).bit_length() - exact.denominator.bit_length()
+    base = {"exp2": 1.0, "exp10": math.log2(10)}.get(name, 1 / math.log(2))
+    log2 = size * base * (1 if name in ("sinh", "cosh") else sign) - (name in ("sinh", "cosh"))
+    assert abs(bits - log2) <= 1
+
+
+def test_results_of_large_numbers():
+    assert fs.explain("log(exp(x))", "bf16", x=100_000).exact is None
+    assert fs.explain("exp(x) / exp(x - 1)", "bf16", x=100_000).exact is None
+    assert float(fs.explain("log(exp(x))", "bf16", x=6000).exact) == 6000
+    assert float(fs.explain("sigmoid(x)", "bf16", x=10**9).exact) == 1
+    assert float(fs.explain("tanh(x)", "bf16", x=-(10**9)).exact) == -1
+    assert float(fs.explain("softplus(x)", "bf16", x=10**9).exact) == 1e9
+
+
+@pytest.mark.parametrize("number", ["1e1000000000", "1E+1000000", "2.5e-1000000000", "0x1p1000000000", "0x1p50000",
+                                    Decimal("1e999999999"), "1e" + "9" * 400])  # fmt: skip
+def test_numbers_beyond_all_formats(number):
+    """The result is rounded; the exact value would have too many digits."""
+    told = fs.explain("x", "bf16", x=number)
+    assert told.exact is None
+    assert told.value == (0 if "-" in str(number) else math.inf)
+    if isinstance(number, str) and not number.startswith("0x"):
+        assert fs.explain(number, "bf16").exact is None
+    assert fs.explain("1e9000", "bf16").exact == Fraction(10) ** 9000
+
+
 def test_fpcore():
     heron = "(FPCore heron (a b c) :name \"Heron\" :pre (< 0 a) (let ((s (/ (+ (+ a b) c) 2))) " \
             "(sqrt (* (* (* s (- s a)) (- s b)) (- s c)))))"  # fmt: skip
@@ -217,6 +257,7 @@ def test_fpcore():
         ("", "expression is empty"),
         ("y = x", "the last statement must be an expression"),
         ("x*" * 300 + "x", "more than 100 operations are nested"),
+        ("+".join("x" * 3000), "more than 100 operations are nested; in a + b + c, each term is nested one deeper"),
         (";".join("x = x*x" for _ in range(40)) + ";x", "expression has more than 2000 parts"),
         ("9" * 11_000, "expression has 11000 characters"),
         ("(FPCore (x) (while (< x 1) () x))", "FPCore, line 1, column 14: 'while' is not supported"),

@@ -48,6 +48,24 @@ def test_the_context_and_overflow_keep_the_bounds():
 
 
 @pytest.mark.parametrize(
+    ("a", "b", "c", "result"),
+    [
+        ([np.inf, 1], [1, 1], None, np.inf),
+        ([-np.inf, 1], [1, 1], None, -np.inf),
+        ([1, 1], [1, 1], -np.inf, -np.inf),
+        ([np.nan, 1], [1, 1], None, np.nan),
+        ([np.inf, 1], [0, 1], None, np.nan),
+        ([np.inf, np.inf], [1, -1], None, np.nan),
+    ],
+)
+def test_special_values(a, b, c, result):
+    a, b = fs.array(a, "fp16"), fs.array(b, "fp16")
+    bounds = fs.product_bounds(a, b, None if c is None else fs.array(c, "fp16"), accumulate="fp32")
+    for bound in bounds:
+        assert np.array_equal(bound.values, result, equal_nan=True)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"accumulate": "kahan(fp16)"}, "has no bounds by two directed roundings"),

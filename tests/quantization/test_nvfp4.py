@@ -192,13 +192,69 @@ def test_scales_in_e5m3():
         assert np.array_equal(again.scales.codes, q.scales.codes)
 
 
+def test_nan_in_e5m3():
+    """A block with NaN has the scale NaN, as by the other rules of NVFP4. Other blocks and formats are unchanged."""
+    x = numbers((3, 40))
+    plain = fs.quantize_blocks(x, "nvfp4_e5m3")
+    x[1, 17] = np.nan
+    q = fs.quantize_blocks(x, "nvfp4_e5m3")
+    assert (q.scales.codes != plain.scales.codes).tolist() == [[False] * 3, [False, True, False], [False] * 3]
+    assert q.scales.codes[1, 1] == 255
+    assert np.isnan(q.values[1, 16:32]).all() and np.isnan(q.values).sum() == 16
+    assert np.array_equal(q.codes[1, 16:32], fs.quantize_blocks(x, "nvfp4").codes[1, 16:32])
+    assert fs.quantize_blocks(x, "nvfp4_e5m3", factor="multiplier").scales.codes[1, 1] == 255
+    assert fs.quantize_blocks(x, "nvfp4_e5m3", scale_format="fp32").scales.values[1, 1] == 1
+    x[1, 17] = np.inf
+    assert fs.quantize_blocks(x, "nvfp4_e5m3").scales.values[1, 1] == 1
+
+
+@pytest.mark.parametrize("scheme", [*RULES, "nvfp4_single"])
+@pytest.mark.parametrize("given", [{}, {"tensor_amax": 8.0}])
+def test_infinity(scheme, given, recwarn):
+    """`scale_overflow` decides, without a warning."""
+    x = numbers((2, 32))
+    x[1, 3] = np.inf
+    given = {} if scheme == "nvfp4_single" else given
+    assert fs.quantize_blocks(x, scheme, **given).scales.values[1, 0] == 448
+    lost = fs.quantize_blocks(x, scheme, **given, scale_overflow="nan").scales.values
+    assert np.isnan(lost).tolist() == [[False, False], [True, False]]
+    assert not recwarn
+
+
+def test_modelopt_takes_one_for_quotients_that_are_zero():
+    x = np.float32([[0.0] * 16 + [1e-45] * 16 + [1.0] * 16])
+    assert fs.quantize_blocks(x, "nvfp4_modelopt", tensor_scale=1.0).scales.values.tolist() == [[1, 1, 0.171875]]
+
+
+# -- empty tensors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["nvfp4", *RULES[1:], "nvfp4_row", "nvfp4_1x64", "nvfp4_e5m3", "nvfp4_weight"])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 16), (0, 0), (2, 0, 16), (0, 3, 80)])
+def test_empty_tensors(scheme, shape):
+    outers = [None] if scheme in ("nvfp4_e5m3", "nvfp4_weight") else [None, "row", 64]
+    x = np.zeros(shape, np.float32)
+    for outer in outers:
+        q = fs.quantize_blocks(x, scheme, outer=outer)
+        assert q.codes.shape == q.values.shape == shape
+        assert q.scales.size == 0
+        if q.tensor_scale is not None and q.tensor_scale.shape:
+            assert q.tensor_scale.size == 0 and q.tensor_scale.ndim == len(shape)
+            again = fs.quantize_blocks(x, scheme, outer=outer, tensor_amax=1.0)
+            assert again.tensor_scale.shape == q.tensor_scale.shape
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scheme", "keywords", "message"), [
-    ("nvfp4", {"tensor_scale": 0.0}, "tensor_scale must be positive and finite, not 0.0"),
-    ("nvfp4", {"tensor_scale": -1.0}, "positive and finite"),
-    ("nvfp4", {"tensor_amax": np.nan}, "tensor_amax must be 0 or positive and finite"),
+    *(("nvfp4", {"tensor_scale": x}, f"tensor_scale must be positive and finite in FP32.*got {x}")
+      for x in (0.0, -1.0, 1e-46, np.nan)),
+    *(("nvfp4", {"tensor_amax": x}, f"tensor_amax must be 0 or positive and finite in FP32.*got {x}")
+      for x in (-1.0, 1e-46, np.nan)),
+    *(("nvfp4", {name: x}, rf"{name} must be .* at most its largest number, 3.40282e\+38; got")
+      for name in ("tensor_scale", "tensor_amax") for x in (1e39, 3.5e38, np.inf)),
+    ("nvfp4_row", {"tensor_amax": [[1.0]] * 7 + [[1e39]]}, "tensor_amax must be"),
     ("nvfp4", {"tensor_scale": 1.0, "tensor_amax": 1.0}, "give one"),
     ("nvfp4", {"tensor_scale": [1.0, 2.0]}, "does not fit the groups of `outer`"),
     ("nvfp4_single", {"tensor_scale": 1.0}, "rule='nvfp4_single' has no scale of the tensor"),

@@ -512,6 +512,45 @@ def test_special_values_and_zeros():
         assert any("the scale of the tensor is" in each for each in found.deviations) and not found.names
 
 
+@pytest.mark.parametrize("layout", [None, "q4_0"])
+@pytest.mark.parametrize("scales", [np.uint8, np.float16])
+def test_zeros_have_no_name(layout, scales):
+    """Every quantizer has the codes of zeros."""
+    x = np.zeros((8, 64), F32)
+    if layout is None:
+        found = fs.identify_quantizer(np.zeros((8, 32), np.uint8), np.zeros((8, 2), scales), x)
+    else:
+        found = fs.identify_quantizer(fs.quantization.to_gguf(x, layout), None, x, layout=layout)
+    assert not found.names and not found.rows
+    assert found.notes[-1] == "no block can be compared"
+    x[3, 5] = 1  # a number is enough for the bytes of GGUF
+    if layout is not None:
+        assert found.name is None
+        found = fs.identify_quantizer(fs.quantization.to_gguf(x, layout), None, x, layout=layout)
+        assert "ggml Q4_0" in found.names
+
+
+@pytest.mark.parametrize(("scheme", "nan"), [("nvfp4", 0x7F), ("nvfp4", 0xFF), ("mxfp4", 0xFF)])
+def test_a_nan_among_bytes_of_scales_is_named(scheme, nan):
+    """The deviations are those of the scales in their own format. The byte 0x7F is 1 in E8M0, and NaN in E4M3."""
+    x = matrix(13)
+    q = fs.quantize_blocks(x, scheme)
+    scales, tensor_scale = q.scales.codes.copy(), None if q.tensor_scale is None else q.tensor_scale.item()
+    scales[2, 1] = nan
+    found = fs.identify_quantizer(q.packed("low-nibble-first"), scales, x, tensor_scale=tensor_scale)
+    assert found.deviations == (f"1 of {scales.size} scales are NaN; the first one is that of block [0, 2, 1]",)
+    assert found.names and found.scale_format == ("E4M3" if scheme == "nvfp4" else "E8M0")
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3"])
+def test_six_bits_that_are_not_packed(name):
+    x = matrix(14)
+    q = fs.quantize_blocks(x, fs.quantization.Scheme(name, (1, 32), "e8m0", "floor"))
+    found = fs.identify_quantizer(q.codes, q.scales.codes, x)
+    assert found.format == name.upper()
+    assert found.names == ("OCP MX 1.0: torchao FLOOR",)
+
+
 X = np.ones((4, 64), F32)
 BAD = [
     ((np.zeros((4, 64), np.int8), np.ones((4, 3), F32), X), ValueError, "scales (4, 3) do not fit x (4, 64)"),

@@ -56,8 +56,9 @@ def product_bounds(
     Returns
     -------
     low, high : FloatArray or ndarray
-        low <= a @ b + c <= high. The bounds are infinite where a sum overflows, and NaN where an operand is infinite or
-        NaN. Subnormal numbers are kept, whatever `fs.context` says.
+        low <= a @ b + c <= high. The bounds are infinite where a sum overflows. Infinite operands give both bounds the
+        infinity of the product. They are NaN where an operand is NaN, and where the product is: 0 * inf and inf - inf.
+        Subnormal numbers are kept, whatever `fs.context` says.
 
     Raises
     ------

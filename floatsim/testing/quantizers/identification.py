@@ -206,7 +206,8 @@ def identify_quantizer(
     offsets : array_like of floats, optional
         Numbers that are added after the scaling, in the shape of the scales.
     format : format, optional
-        The format of the elements. Default: all formats of this width.
+        The format of the elements. Default: all formats of this width. Codes without a sign that are not packed have 4
+        bits if the largest one is below 16, 6 or 8 bits if it is below 64, and otherwise 8.
     layout : str, optional
         The layout of packed codes, or a type of GGUF such as "q4_k". Default: all layouts that fit.
     bits : int, optional
@@ -283,19 +284,19 @@ def _identified(given: Given, by_rule: bool = False) -> QuantizerIdentification:
         kept = [] if by_rule else [(search, search.unnamed()) for search in searches]
     rows: dict[QuantizerRow, None] = {}
     names: dict[str, None] = {}
-    used: list[Codes] = []
+    shown = kept[0][0] if kept else searches[0]  # its scales are those of the notes and deviations
     for search, found in kept:
         codes_found = search.codes(found) if search.live.any() else []
         for row in _joined(codes_found, found):
+            shown = search if not rows else shown
             rows.update(dict.fromkeys(_rows_of(search, row)))
-            used.append(row)
     names.update({each.name: None for each in KNOWN if any(each.matches(row) for row in rows)})
     ggml = [] if by_rule else [(search, kind) for search in searches for kind in search.gguf()]
     names.update({f"ggml {kind}": None for _, kind in ggml})
     if ggml and all(row.scale == "no rule" for row in rows):
-        rows = {_ggml_row(search.reading, kind): None for search, kind in ggml}
-    notes = _notes(searches[0])
-    deviations = _deviations(searches[0], tuple(rows))
+        rows, shown = {_ggml_row(search.reading, kind): None for search, kind in ggml}, ggml[0][0]
+    notes = _notes(shown)
+    deviations = _deviations(shown, tuple(rows))
     refused = tuple(each for search in searches for each in search.refused)
     return QuantizerIdentification(tuple(rows), tuple(names), deviations, refused, notes)
 

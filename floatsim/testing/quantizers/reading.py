@@ -407,12 +407,14 @@ def _formats(layout: _Layout, given: Given) -> Iterator[tuple[ElementFormat, Arr
         for kind in kinds:
             yield kind, codes.astype(np.int64)
         return
-    bits = layout.bits or (4 if high < 16 else 8)
     if high > 255:
         raise ValueError(f"codes must be integers of at most 8 bits, not {low} to {high}")
-    for each in _UNSIGNED[bits]:
-        yield each, codes.astype(np.int64)
+    widths = (layout.bits,) if layout.bits is not None else (4,) if high < 16 else (6, 8) if high < 64 else (8,)
+    for bits in widths:
+        for each in _UNSIGNED[bits]:
+            yield each, codes.astype(np.int64)
     if layout.bits is not None:
+        bits = layout.bits
         half = 1 << (bits - 1)
         yield _SIGNED[bits], (codes.astype(np.int64) ^ half) - half  # two's complement
 

@@ -479,8 +479,13 @@ class Search:
     # -- the quantizers of ggml ----------------------------------------------------------------------------------------
 
     def gguf(self) -> list[str]:
-        """Return the types of GGUF whose quantizer, without weights, has these codes, scales and offsets."""
+        """Return the types of GGUF whose quantizer, without weights, has these codes, scales and offsets.
+
+        Without a live block there is none: every quantizer has the codes of zeros.
+        """
         grid, x, found = self.reading.grid, self.given.x, []
+        if not self.live.any():
+            return []
         if grid.single or grid.height != 1 or not np.isfinite(self.given.source).all():
             return []
         if self.reading.zero_points is not None or self.given.tensor_scale is not None:
