@@ -334,7 +334,7 @@ def _with_nan_scales(scaling: Scaling, amax: FloatArray) -> Scaling:
     if not np.any(missing):
         return scaling
     scales, factors = (
-        FloatArray(np.where(missing, x.format.code_dtype.type(x.format.canonical_nan), x.codes), x.format)
+        FloatArray(np.where(missing, x.format.canonical_nan, x.codes).astype(x.format.code_dtype), x.format)
         for x in (scaling.scales, scaling.factors)
     )
     return replace(scaling, scales=scales, factors=factors)
