@@ -333,10 +333,11 @@ def _with_nan_scales(scaling: Scaling, amax: FloatArray) -> Scaling:
     missing = np.isnan(numbers_of(amax)) if fmt == UE5M3 else np.False_
     if not np.any(missing):
         return scaling
-    scales, factors = (
-        FloatArray(np.where(missing, x.format.code_dtype.type(x.format.canonical_nan), x.codes), x.format)
-        for x in (scaling.scales, scaling.factors)
-    )
+    scales, factors = scaling.scales.copy(), scaling.factors.copy()
+    for numbers in (scales, factors):
+        nan = numbers.format.canonical_nan
+        assert nan is not None
+        numbers.codes[missing] = nan
     return replace(scaling, scales=scales, factors=factors)
 
 
