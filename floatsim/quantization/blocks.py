@@ -402,7 +402,7 @@ def _nested(scales: FloatArray, scheme: Scheme) -> NestedScales | None:
     """Return the scales less their mean, quantized, if the scheme has nested scales."""
     if scheme.nested is None:
         return None
-    offset = number(torch_mean(scales.values.reshape(-1).astype(np.float32)), scales.format)
+    offset = number(float(torch_mean(scales.values.reshape(-1).astype(np.float32))), scales.format)
     rest = rounded("subtract", scales.reshape(1, -1), offset)
     return NestedScales(quantize_blocks(rest, scheme.nested), offset)
 

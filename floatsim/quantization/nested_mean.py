@@ -73,4 +73,5 @@ def _cascade(x: Floats32) -> Floats32:
         levels[0] += row
     for level in levels[1:]:
         levels[0] += level
-    return levels[0]
+    total: Floats32 = levels[0]
+    return total
