@@ -12,8 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, SupportsFloat, TypeVar
 
 __all__ = [
-    "HINTS", "as_flag", "as_index", "as_real", "as_word", "every_name_hint", "name_hint", "nearest_name",
-    "refuse_unknown_keyword", "with_keyword_hints",
+    "HINTS",
+    "as_flag",
+    "as_index",
+    "as_real",
+    "as_word",
+    "every_name_hint",
+    "name_hint",
+    "near_or_first",
+    "nearest_name",
+    "refuse_unknown_keyword",
+    "with_keyword_hints",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -37,18 +37,19 @@ def torch_mean(x: Floats32) -> np.float32:
     """
     if not x.size:
         return np.float32(0)
-    rows = x.size // _LANES
-    lanes = _cascade(x[: rows * _LANES].reshape(rows, _LANES)).reshape(4, 8)
-    rest = x[rows * _LANES :]
-    whole = rest.size // 8 * 8
-    for vector in rest[:whole].reshape(-1, 8):
-        lanes[0] += vector
-    for other in lanes[1:]:
-        lanes[0] += other
-    total = np.float32(0)
-    for number in (*rest[whole:], *lanes[0]):
-        total += number
-    return np.float32(total / np.float32(x.size))
+    with np.errstate(all="ignore"):  # a sum may overflow, as torch's does
+        rows = x.size // _LANES
+        lanes = _cascade(x[: rows * _LANES].reshape(rows, _LANES)).reshape(4, 8)
+        rest = x[rows * _LANES :]
+        whole = rest.size // 8 * 8
+        for vector in rest[:whole].reshape(-1, 8):
+            lanes[0] += vector
+        for other in lanes[1:]:
+            lanes[0] += other
+        total = np.float32(0)
+        for number in (*rest[whole:], *lanes[0]):
+            total += number
+        return np.float32(total / np.float32(x.size))
 
 
 def _cascade(x: Floats32) -> Floats32:
