@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, Inexact, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, localcontext
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any, Unpack
@@ -647,7 +647,8 @@ def _exactly(term: _Term) -> str:
 
 def _number(x: Fraction) -> str:
     """Return an exact number in decimal, to 17 digits, with an ellipsis if there are more."""
-    with localcontext(prec=17, Emin=MIN_EMIN, Emax=MAX_EMAX) as context:
+    # a context of its own: that of the caller has flags of other operations
+    with localcontext(Context(prec=17, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])) as context:
         decimal = (Decimal(x.numerator) / Decimal(x.denominator)).normalize()
         plain = not decimal or Decimal(10) ** -5 <= abs(decimal) < Decimal(10) ** 17
         return (f"{decimal:f}" if plain else f"{decimal:e}") + "..." * bool(context.flags[Inexact])

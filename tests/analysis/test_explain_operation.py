@@ -318,3 +318,14 @@ def test_the_picture_has_no_overlapping_text(shown, size, layout):
         width = min(box.x1, second.x1) - max(box.x0, second.x0)
         height = min(box.y1, second.y1) - max(box.y0, second.y0)
         assert min(width, height) <= 1, f"{one!r} overlaps {other!r}"
+
+
+def test_the_callers_decimal_context_changes_nothing():
+    """Neither its flags, which stay set until somebody clears them, nor its traps."""
+    want = str(fs.explain_add(1.5, 0.1, "e4m3"))
+    with decimal.localcontext(prec=3) as context:
+        context.flags[decimal.Inexact] = True
+        assert str(fs.explain_add(1.5, 0.1, "e4m3")) == want
+        context.traps[decimal.Inexact] = True
+        assert str(fs.explain_add(0.1, 0.2, "fp64")) == str(fs.explain_add(0.1, 0.2, "fp64"))
+    assert "exactly 1.6015625\n" in want
