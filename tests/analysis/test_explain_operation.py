@@ -1,5 +1,6 @@
 """The steps of explained operations are compared with the element-wise operations, and with exact sums and products."""
 
+import decimal
 import itertools
 import math
 import os
@@ -322,10 +323,10 @@ def test_the_picture_has_no_overlapping_text(shown, size, layout):
 
 def test_the_callers_decimal_context_changes_nothing():
     """Neither its flags, which stay set until somebody clears them, nor its traps."""
-    want = str(fs.explain_add(1.5, 0.1, "e4m3"))
+    want, long = str(fs.explain_add(1.5, 0.1, "e4m3")), str(fs.explain_add(0.1, 0.2, "fp64"))
     with decimal.localcontext(prec=3) as context:
         context.flags[decimal.Inexact] = True
         assert str(fs.explain_add(1.5, 0.1, "e4m3")) == want
         context.traps[decimal.Inexact] = True
-        assert str(fs.explain_add(0.1, 0.2, "fp64")) == str(fs.explain_add(0.1, 0.2, "fp64"))
+        assert str(fs.explain_add(0.1, 0.2, "fp64")) == long
     assert "exactly 1.6015625\n" in want

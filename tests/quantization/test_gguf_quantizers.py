@@ -19,7 +19,7 @@ def test_every_type_is_compared():
     assert list(QUANTIZED_TYPES) == list(QUANTIZED) == list(json.loads(FILE.read_text())["quantized"])
 
 
-@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize("name", cases(quick=["Q4_0", "Q2_K", "Q6_K", "IQ2_XXS", "IQ4_NL", "NVFP4"], full=QUANTIZED))
 def test_equal_to_stored_digests(name):
     """Without and with weights; the matrix has rows of zeros, ties, one sign, subnormal and large numbers."""
     x, weights = random_matrix()

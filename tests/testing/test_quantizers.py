@@ -15,6 +15,7 @@ import pytest
 import floatsim as fs
 from floatsim.quantization import GGUF_TYPES, NF4, Quantized, from_gguf
 from floatsim.testing.quantizers.known import KNOWN
+from tests.marks import cases
 from tests.quantization.checkpoint_vectors import FOLDER
 from tests.testing.quantizer_vectors import BF16, FILE, GGUF, tensor
 
@@ -405,7 +406,7 @@ def check_random_quantizer(seed):
         assert not other.names and not other.rows, (truth, other)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", cases(quick=range(4), full=range(4, 12)))
 def test_random_quantizers(seed):
     check_random_quantizer(seed)
 

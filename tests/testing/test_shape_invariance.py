@@ -80,6 +80,7 @@ def test_first_row_is_the_first_that_differs():
     assert (found.row, found.rows, found.call) == ((3,), 1, "a call with 5 rows")
 
 
+@pytest.mark.full
 def test_batch_of_matrices():
     """Three axes: the batch is the first one. A batch of one is computed in another order."""
     x, w = matrices(3, 32, 4, 4)
