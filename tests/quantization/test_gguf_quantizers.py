@@ -12,6 +12,7 @@ from floatsim.quantization import GGUF_TYPES, from_gguf, to_gguf
 from floatsim.quantization.gguf_points import neighbours_of
 from floatsim.quantization.gguf_quantizers import QUANTIZED_TYPES
 from floatsim.quantization.gguf_types import grid_of
+from tests import marks
 from tests.quantization.gguf_vectors import FILE, QUANTIZED, cases, quantized_by_package, random_matrix
 
 
@@ -19,7 +20,9 @@ def test_every_type_is_compared():
     assert list(QUANTIZED_TYPES) == list(QUANTIZED) == list(json.loads(FILE.read_text())["quantized"])
 
 
-@pytest.mark.parametrize("name", cases(quick=["Q4_0", "Q2_K", "Q6_K", "IQ2_XXS", "IQ4_NL", "NVFP4"], full=QUANTIZED))
+@pytest.mark.parametrize(
+    "name", marks.cases(quick=["Q4_0", "Q2_K", "Q6_K", "IQ2_XXS", "IQ4_NL", "NVFP4"], full=QUANTIZED)
+)
 def test_equal_to_stored_digests(name):
     """Without and with weights; the matrix has rows of zeros, ties, one sign, subnormal and large numbers."""
     x, weights = random_matrix()
