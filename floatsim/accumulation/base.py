@@ -38,11 +38,13 @@ def one_object(description: Accumulation) -> Accumulation:
     The text of a description has the names of the formats, which `==` does not compare.
 
     >>> import copy, floatsim as fs
+    >>> from floatsim.accumulation.base import one_object
     >>> one_object(copy.copy(fs.Kahan("fp16"))) is fs.Kahan(fs.FP16)
     True
     """
     if len(_EQUAL) >= 1024:
         _EQUAL.clear()
+        _MADE.clear()  # else an object from before would stand beside a new one that is equal
     return _EQUAL.setdefault((description, repr(description)), description)
 
 

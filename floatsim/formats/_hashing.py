@@ -55,6 +55,10 @@ class IdentityCache:
         self._size = size
         self._entries: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
 
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()
+
     def find(self, objects: tuple[Any, ...]) -> Any:
         """Return the stored value for these objects, or None."""
         entry = self._entries.get(tuple(map(id, objects)))

@@ -345,3 +345,14 @@ def test_what_a_tensor_core_is_for_some_operands():
     assert hopper.result_format == fs.FP32
     with pytest.raises(ValueError, match="does not multiply BF16 by FP16"):
         fitted(fs.Blocked(hopper, 128, "fp32"), fs.BF16, fs.FP16)
+
+
+def test_equal_descriptions_are_one_object_after_a_table_was_emptied(monkeypatch):
+    monkeypatch.setattr(base, "_EQUAL", equal := {})
+    base._MADE.clear()
+    first = fs.Kahan("fp16")
+    equal.update(dict.fromkeys(range(1024)))  # the table is full, and the next description empties it
+    fs.Kahan("bf16")
+    assert len(equal) == 1
+    assert fs.Kahan("fp16") is fs.Kahan(fs.FP16)
+    assert fs.Kahan("fp16") == first
