@@ -11,7 +11,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
-from floatsim.formats._validation import near_or_first
 from floatsim.quantization.gguf_types import GGUF_TYPES, GgufType, from_gguf
 from floatsim.quantization.quantized import Quantized
+from floatsim.quantization.tensor_file import TensorFile
 
 __all__ = ["GgufFile", "GgufTensor"]
 
@@ -198,7 +198,7 @@ class GgufTensor:
         return self.integers() if self.type in _INTEGERS else self.dequantize().values
 
 
-class GgufFile(Mapping[str, GgufTensor]):
+class GgufFile(TensorFile[GgufTensor]):
     """The tensors of a GGUF file by name, and its metadata. No package but NumPy reads it.
 
     Parameters
@@ -245,23 +245,6 @@ class GgufFile(Mapping[str, GgufTensor]):
             self._tensors = self._read()
         except ValueError as error:
             raise ValueError(f"{self.path} cannot be read as a GGUF file: {error}") from None
-
-    def __getitem__(self, name: str) -> GgufTensor:
-        if name not in self._tensors:
-            raise KeyError(f"{self.path} has no tensor {name!r:.80}; {near_or_first(name, self)}")
-        return self._tensors[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    def __repr__(self) -> str:
-        return f"GgufFile({str(self.path)!r}, {len(self)} tensors)"
 
     def _read(self) -> dict[str, GgufTensor]:
         with self.path.open("rb") as file:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.emulator.elementwise.execute import convert
 from floatsim.formats import E2M1, FP32, FloatFormat
-from floatsim.formats._validation import near_or_first
 from floatsim.formats.call import CallOptions
 from floatsim.formats.rounding import RoundingAttributes
 from floatsim.quantization.checkpoint_schemes import (
@@ -30,6 +29,7 @@ from floatsim.quantization.checkpoint_schemes import (
 )
 from floatsim.quantization.quantized import Quantized
 from floatsim.quantization.safetensors_storage import StoredTensor, in_steps, read_index, read_json, read_storage
+from floatsim.quantization.tensor_file import TensorFile
 
 __all__ = ["SafetensorsFile", "SafetensorsTensor"]
 
@@ -226,7 +226,7 @@ def _floats(x: FloatArray) -> Array:
     return codes.view(np.float32)
 
 
-class SafetensorsFile(Mapping[str, SafetensorsTensor]):
+class SafetensorsFile(TensorFile[SafetensorsTensor]):
     """The tensors of a safetensors file by name, with quantized weights recognized. No package but NumPy reads it.
 
     The stored tensors of a quantized weight, such as `layer.qweight`, `layer.qzeros` and `layer.scales`, are one
@@ -306,23 +306,6 @@ class SafetensorsFile(Mapping[str, SafetensorsTensor]):
                 raise ValueError(f"{self.path}: {found.name!r:.80} is the name of two weights")
             tensors[found.name] = found
         return tensors
-
-    def __getitem__(self, name: str) -> SafetensorsTensor:
-        if name not in self._tensors:
-            raise KeyError(f"{self.path} has no tensor {name!r:.80}; {near_or_first(name, self)}")
-        return self._tensors[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    def __repr__(self) -> str:
-        return f"SafetensorsFile({str(self.path)!r}, {len(self)} tensors)"
 
 
 def _given(config: Mapping[str, Any]) -> dict[str, Any]:
