@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
 from floatsim.accumulation import AccumulationLike, as_accumulation, parse
 from floatsim.accumulation.gpu_libraries import known_device
+from floatsim.analysis.tables import fits
 from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.arrays.call.random_stream import checked_seed
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, as_format
@@ -323,7 +323,7 @@ class Policy:
         given: Any = self.weights_at_use
         rules = given if isinstance(given, Mapping) else {_NOT_AT_USE: None, _AT_USE: given}
         for pattern, storage in rules.items():
-            if _fits(pattern, (*paths, *kinds)):
+            if fits(pattern, (*paths, *kinds)):
                 return storage  # type: ignore[no-any-return]
         return None
 
@@ -379,7 +379,7 @@ class Policy:
         """
         if isinstance(self.weights_at_use, Mapping):
             for pattern in self.weights_at_use:
-                if not _fits(pattern, names):
+                if not fits(pattern, names):
                     near = name_hint(pattern, list(dict.fromkeys(names)))
                     raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {near}")
 
@@ -453,12 +453,7 @@ def _inside(module: str, pattern: str) -> bool:
     """Return whether a pattern fits the path of a module, or of a module around it."""
     parts = module.split(".")
     around = [".".join(parts[: n + 1]) for n in range(len(parts))]
-    return _fits(pattern, around)
-
-
-def _fits(pattern: str, names: Collection[str]) -> bool:
-    """Return whether one of the names fits one of the alternatives of a pattern."""
-    return any(fnmatchcase(name, each.strip()) for name in names for each in pattern.split("|"))
+    return fits(pattern, around)
 
 
 def _result_format(accumulate: AccumulationLike, operands: FloatFormat | str) -> FloatFormat | str:
