@@ -488,11 +488,11 @@ EVERY = [
 def test_no_draw_is_used_twice(accumulation, n, monkeypatch):
     used = []
 
-    def draw(seed, index, random_bits, site):
-        used.append((seed, site))
+    def source_draw(source, seed, index, random_bits, site):
+        used.append((source, seed, site))
         return reference.draw(seed, index, random_bits, site)
 
-    monkeypatch.setattr(reference_sums, "draw", draw)
+    monkeypatch.setattr(reference_sums, "source_draw", source_draw)
     x = samples(o.rng("draws", accumulation, n), np.float16, n, "ordinary")
     result = total(accumulation, x, x, c=np.float64(0.3), seed=11, rounding=Rounding.STOCHASTIC)
     assert len(used) == len(set(used)) == sum(sum(c.values()) for c in result.counts.values())
