@@ -23,7 +23,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
 from floatsim.quantization.gguf_types import GGUF_TYPES, GgufType, from_gguf
 from floatsim.quantization.quantized import Quantized
-from floatsim.quantization.tensor_file import TensorFile
+from floatsim.quantization.tensor_file import TensorFile, check_regular
 
 __all__ = ["GgufFile", "GgufTensor"]
 
@@ -239,8 +239,7 @@ class GgufFile(TensorFile[GgufTensor]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if not self.path.is_file():  # a pipe or a device may never end
-            raise ValueError(f"{self.path} is not a regular file")
+        check_regular(self.path)
         try:
             self._tensors = self._read()
         except ValueError as error:

@@ -36,6 +36,7 @@ from floatsim.formats import (
     FloatFormat,
 )
 from floatsim.quantization.packing import unpack
+from floatsim.quantization.tensor_file import check_regular
 
 __all__ = ["StoredTensor", "in_steps", "read_index", "read_json", "read_storage"]
 
@@ -190,8 +191,7 @@ def read_storage(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     OSError
         If the file cannot be read.
     """
-    if not path.is_file():  # a pipe or a device may never end
-        raise ValueError(f"{path} is not a regular file")
+    check_regular(path)
     try:
         return _read(path)
     except ValueError as error:
@@ -246,8 +246,7 @@ def read_index(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     OSError
         If a file cannot be read.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is not a regular file")
+    check_regular(path)
     try:
         tensors = read_json(path.read_bytes(), "it").get("weight_map")
         if not isinstance(tensors, dict):

@@ -8,9 +8,24 @@ from typing import TypeVar
 
 from floatsim.formats._validation import near_or_first
 
-__all__ = ["TensorFile"]
+__all__ = ["TensorFile", "check_regular"]
 
 T = TypeVar("T")
+
+
+def check_regular(path: Path) -> None:
+    """Raise unless a path is a regular file: a pipe or a device may never end.
+
+    Raises
+    ------
+    ValueError
+        If it is another kind of file.
+    FileNotFoundError
+        If it is none.
+    """
+    path.stat()
+    if not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
 
 
 class TensorFile(Mapping[str, T]):

@@ -26,7 +26,7 @@ from floatsim.arrays.elementwise.arithmetic import add, divide, fma, multiply, s
 from floatsim.arrays.elementwise.library_functions import library_function
 from floatsim.arrays.library_reductions import library_reduction
 from floatsim.arrays.sums.products import matmul
-from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32
+from floatsim.formats import BF16, E4M3, E5M2, FP16, FP32, FP64
 from floatsim.operators.activations_backward import gelu_backward, silu_backward
 from floatsim.operators.norms import layer_norm, rms_norm
 from floatsim.operators.norms_backward import layer_norm_backward, rms_norm_backward
@@ -183,7 +183,7 @@ def _reduction(function: str) -> Handler:
 
 def _function(name: str) -> Handler:
     def run(c: Call, x: Any) -> FloatArray:
-        return c.result(library_function(name, c.operand(x), device=_DEVICE))
+        return c.result(_asked(c, library_function, name, c.operand(x)))
 
     return run
 
@@ -219,7 +219,7 @@ def _pow(c: Call, x: Any, y: Any) -> FloatArray:
         raise NotDescribedError("a power with a tensor of exponents")
     if y == 1:
         return c.result(c.operand(x))
-    return c.result(library_function("power", c.operand(x), float(y), device=_DEVICE))
+    return c.result(_asked(c, library_function, "power", c.operand(x), float(y)))
 
 
 def _number_or_operand(c: Call, x: Any) -> FloatArray:
@@ -507,9 +507,14 @@ DEVICES: dict[str, Device] = {
 
 
 def _or_else(handler: Handler, other: Callable[..., Any]) -> Handler:
-    """Return a handler that notes what the device's handler does not describe, and computes it by another one."""
+    """Return a handler that notes what the device's handler does not describe, and computes it by another one.
+
+    FP64, which every call notes, was never recorded: the other one computes it.
+    """
 
     def run(c: Call, *args: Any, **kwargs: Any) -> Any:
+        if c.formats.operands == FP64:
+            return other(c, *args, **kwargs)
         try:
             return handler(c, *args, **kwargs)
         except NotDescribedError as error:

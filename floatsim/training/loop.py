@@ -117,8 +117,8 @@ class TrainingRun:
     optimizer: str
     epochs: list[Epoch] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    scales: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list, repr=False)
+    scales: list[float] = field(default_factory=list, repr=False)
     bad: BadValue | None = None
     diverged: bool = False
     seconds: float = 0.0

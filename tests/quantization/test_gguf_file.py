@@ -176,6 +176,8 @@ def test_random_headers(tmp_path_factory, tail):
 def test_no_regular_file(tmp_path):
     with pytest.raises(ValueError, match="is not a regular file"):
         GgufFile(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"'.*missing'"):
+        GgufFile(tmp_path / "missing")
 
 
 def test_equal_to_the_reader_of_gguf(tmp_path):

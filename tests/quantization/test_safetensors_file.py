@@ -137,6 +137,8 @@ def test_every_truncation_is_an_error(read):
 def test_no_regular_file(tmp_path):
     with pytest.raises(ValueError, match="is not a regular file"):
         SafetensorsFile(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"'.*missing'"):
+        SafetensorsFile(tmp_path / "missing")
 
 
 # -- files in parts ----------------------------------------------------------------------------------------------------

@@ -183,12 +183,13 @@ def test_recorded_shapes_are_known():
     (lambda x: x.t().sum(0), "not contiguous"),
     (lambda x: x.double() * 2.5, "another dtype"),
     (lambda x: F.gelu(x.float()), "gelu: its operations in FP32 are not known"),
+    (lambda x: torch.log(x.float()), "coefficients"),
     (lambda x: x**3, "power: 3 was not recorded"),
     (lambda x: torch.softmax(x, 0), "another axis"),
     (lambda x: F.scaled_dot_product_attention(x, x, x), "math: cuBLAS's kernels for this shape"),
     (lambda x: F.huber_loss(x, x + 1), "the operation was not compared"),
     (lambda x: torch.sum(x, -1, dtype=torch.float32), "converted first"),
-], ids=range(10))  # fmt: skip
+], ids=range(11))  # fmt: skip
 def test_operations_that_were_not_compared(function, why):
     x = normal(8, 8)
     notes = noted(lambda: function(x))
@@ -445,6 +446,35 @@ def test_fused_inference_is_noted():
         finally:
             torch.backends.mha.set_fastpath_enabled(True)
     assert notes() == []
+
+
+@pytest.mark.parametrize("function", [
+    torch.exp, F.gelu, F.silu, torch.tanh, torch.sqrt, lambda x: x**3, lambda x: x @ x, lambda x: torch.softmax(x, -1),
+    lambda x: F.scaled_dot_product_attention(*3 * [x[None, None]]), lambda x: F.layer_norm(x, (8,)), torch.sum,
+], ids=range(11))  # fmt: skip
+def test_fp64_is_noted_and_has_the_bits_of_a_policy_without_a_device(function):
+    """No recording has FP64."""
+    found = []
+    for policy in ("h200", fs.training.Policy()):
+        x = normal(8, 8, dtype=torch.float64).abs().requires_grad_()
+        with ft.emulate(policy) as run:
+            y = function(x)
+            y.sum().backward()
+        found.append([each.detach().numpy().view(np.uint64) for each in (y, x.grad)])
+        assert bool(run.unverified) == (policy == "h200")
+    for emulated, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(emulated, expected)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_optimizers_in_fp64(fused):
+    layer = nn.Linear(8, 8).double()
+    optimizer = torch.optim.Adam(layer.parameters(), fused=fused)
+    with ft.emulate("h200", layer) as run:
+        layer(normal(4, 8, dtype=torch.float64)).sum().backward()
+        optimizer.step()
+    assert any("another dtype" in note.why for note in run.unverified)
+    assert all(bool(torch.isfinite(weight).all()) for weight in layer.parameters())
 
 
 def test_complex_numbers_are_noted():
