@@ -69,8 +69,10 @@ from .samples import (
 from .vector import (
     Decoded,
     neighbours,
+    round_operation,
     table_of_values,
     two_sum,
+    unrounded,
     vector_convert,
     vector_decode,
     vector_integral,
@@ -84,6 +86,7 @@ __all__ = [
     "TININESS", "UNDERFLOW", "UP_TO_16", "VECTOR", "Decoded", "Exact", "Function", "Layout", "OracleRounding",
     "Rounder", "Value", "assert_equal_codes", "compare", "convert", "every_rounding", "extremum", "goes_up",
     "integer_remainder", "integral", "layout", "nan_of", "near_codes", "neighbours", "order_key", "report", "rng",
-    "special_codes", "structured", "table_of_values", "test_seed", "to_integer", "to_mpfr", "two_sum",
-    "vector_convert", "vector_decode", "vector_integral", "vector_operation", "vector_round", "whole_number",
+    "round_operation", "special_codes", "structured", "table_of_values", "test_seed", "to_integer", "to_mpfr",
+    "two_sum", "unrounded", "vector_convert", "vector_decode", "vector_integral", "vector_operation", "vector_round",
+    "whole_number",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,19 @@ class Decoded:
 
 
 def vector_decode(codes: np.ndarray, fmt: fs.FloatFormat, daz: bool = False) -> Decoded:
+    """Decode codes; those of a format of at most 16 bits are looked up in a table of all its codes."""
+    if fmt.bits > 16:
+        return _decode(codes, fmt, daz)
+    index = np.asarray(codes).astype(np.intp)
+    return Decoded(*(column[index] for column in vars(_decoded_codes(fmt, daz)).values()))
+
+
+@functools.cache
+def _decoded_codes(fmt: fs.FloatFormat, daz: bool) -> Decoded:
+    return _decode(np.arange(1 << fmt.bits), fmt, daz)
+
+
+def _decode(codes: np.ndarray, fmt: fs.FloatFormat, daz: bool) -> Decoded:
     at = layout(fmt)
     codes = np.asarray(codes).astype(np.uint64)
     negative = (codes & np.uint64(at.sign_bit)) != 0
@@ -76,15 +89,28 @@ def neighbours(x: np.ndarray, fmt: fs.FloatFormat, table: bool) -> tuple[np.ndar
     return low, kept * unit, (kept + 1) * unit
 
 
-def vector_round(
-    x: np.ndarray, negative: np.ndarray, fmt: fs.FloatFormat, rounding: OracleRounding, tail: np.ndarray | int = 0,
-    table: bool | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Round finite float64 values; `tail` is the sign of (exact - x), an error term smaller than half an ulp of x.
+@dataclass
+class Located:
+    """Finite numbers between their neighbours in a format: all that the roundings of them have in common."""
 
-    x == 0 means an exact zero of the given sign.
-    """
-    at, mode = layout(fmt), rounding.rounding
+    fmt: fs.FloatFormat
+    negative: np.ndarray
+    zero: np.ndarray
+    low: np.ndarray  # the code of the magnitude at or below
+    odd: np.ndarray
+    exact: np.ndarray
+    side: np.ndarray  # below the middle of the neighbours, on it, or above: -1, 0, 1
+    far: np.ndarray  # at or above the number that would follow the largest one
+    tiny: np.ndarray
+    nearly_normal: np.ndarray  # tiny, and above the last number below the normal ones with unbounded exponents
+    side_of_normal: np.ndarray
+
+
+def locate(
+    x: np.ndarray, negative: np.ndarray, fmt: fs.FloatFormat, tail: np.ndarray | int = 0, table: bool | None = None
+) -> Located:
+    """Find the neighbours of finite float64 values; `tail` as for `vector_round`."""
+    at = layout(fmt)
     ax = np.abs(x)
     tail = np.where(negative, -1, 1) * np.broadcast_to(np.asarray(tail), ax.shape)  # in terms of magnitudes
     low, low_value, high_value = neighbours(ax, fmt, fmt.bits <= 16 if table is None else table)
@@ -93,53 +119,75 @@ def vector_round(
         below, below_value, _ = neighbours(np.nextafter(ax, 0), fmt, fmt.bits <= 16 if table is None else table)
         high_value = np.where(step, low_value, high_value)
         low, low_value = np.where(step, below, low), np.where(step, below_value, low_value)
-    beyond = float(at.beyond)
-    far = (ax > beyond) | ((ax == beyond) & (tail >= 0))
-    exact = (ax == low_value) & (tail == 0)
-    middle = low_value + (high_value - low_value) / 2
-    side = np.where(ax == middle, tail, np.where(ax > middle, 1, -1))
-    odd = low % 2 == 1 if at.t else low > 0
+    beyond, least, below = float(at.beyond), float(at.least_normal), float(at.below_normal)
+
+    def side(middle: np.ndarray | float) -> np.ndarray:
+        return np.where(ax == middle, tail, np.where(ax > middle, 1, -1))
+
+    tiny = ((ax < least) | ((ax == least) & (tail < 0))) & (ax > 0)
+    return Located(
+        fmt, negative, ax == 0, low,
+        odd=low % 2 == 1 if at.t else low > 0,
+        exact=(ax == low_value) & (tail == 0),
+        side=side(low_value + (high_value - low_value) / 2),
+        far=(ax > beyond) | ((ax == beyond) & (tail >= 0)),
+        tiny=tiny,
+        nearly_normal=tiny & ((ax > below) | ((ax == below) & (tail > 0))),
+        side_of_normal=side(below + (least - below) / 2),
+    )  # fmt: skip
+
+
+def round_located(given: Located, rounding: OracleRounding) -> tuple[np.ndarray, np.ndarray]:
+    """Round numbers between their neighbours: codes and events."""
+    at, mode, negative = layout(given.fmt), rounding.rounding, given.negative
 
     def up(side: np.ndarray, odd: np.ndarray | bool) -> np.ndarray:
-        every = np.ones(ax.shape, bool)
+        every = np.ones(side.shape, bool)
         return {
-            Rounding.TIES_TO_EVEN: (side > 0) | ((side == 0) & odd),
-            Rounding.TIES_TO_AWAY: side >= 0,
-            Rounding.TOWARD_ZERO: ~every,
-            Rounding.TOWARD_POSITIVE: ~negative,
-            Rounding.TOWARD_NEGATIVE: negative.copy(),
-            Rounding.TO_ODD: every & ~np.asarray(odd),
-        }[mode]
+            Rounding.TIES_TO_EVEN: lambda: (side > 0) | ((side == 0) & odd),
+            Rounding.TIES_TO_AWAY: lambda: side >= 0,
+            Rounding.TOWARD_ZERO: lambda: ~every,
+            Rounding.TOWARD_POSITIVE: lambda: ~negative,
+            Rounding.TOWARD_NEGATIVE: negative.copy,
+            Rounding.TO_ODD: lambda: every & ~np.asarray(odd),
+        }[mode]()
 
-    magnitude = low + (up(side, odd) & ~exact)
-    least, below = float(at.least_normal), float(at.below_normal)
-    tiny = ((ax < least) | ((ax == least) & (tail < 0))) & (ax > 0)
+    exact, magnitude = given.exact, given.low + (up(given.side, given.odd) & ~given.exact)
+    tiny = given.tiny
     if rounding.tininess is Tininess.AFTER:
-        above = tiny & ((ax > below) | ((ax == below) & (tail > 0)))
-        middle = below + (least - below) / 2
-        side = np.where(ax == middle, tail, np.where(ax > middle, 1, -1))
-        tiny &= ~(above & up(side, True))
-    over = (far | (magnitude > at.largest)) & ~(tiny & rounding.ftz)
+        tiny = tiny & ~(given.nearly_normal & up(given.side_of_normal, True))
+    over = (given.far | (magnitude > at.largest)) & ~(tiny & rounding.ftz)
     flags = np.where(exact, 0, INEXACT) | np.where(tiny & ~exact, UNDERFLOW, 0)
-    flags = flags | np.where((magnitude == 0) & (ax > 0), FLUSHED, 0)
+    flags = flags | np.where((magnitude == 0) & ~given.zero, FLUSHED, 0)
     flags = flags | np.where((magnitude > 0) & (magnitude < 1 << at.t), SUBNORMAL, 0)
     sign = np.where(negative, at.sign_bit, 0).astype(np.int64)
-    zero = np.array([at.zero(0), at.zero(1)], dtype=np.int64)[negative.astype(np.int64)]
+    zero = np.where(negative, at.zero(1), at.zero(0)).astype(np.int64)
     code = np.where(magnitude == 0, zero, sign + magnitude)
     stays = np.full(
-        ax.shape, rounding.overflow is not Overflow.INFINITY or mode in (Rounding.TOWARD_ZERO, Rounding.TO_ODD)
+        exact.shape, rounding.overflow is not Overflow.INFINITY or mode in (Rounding.TOWARD_ZERO, Rounding.TO_ODD)
     )
     if mode is Rounding.TOWARD_NEGATIVE:
         stays |= ~negative
     if mode is Rounding.TOWARD_POSITIVE:
         stays |= negative
-    infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)[negative.astype(np.int64)]
+    infinity = np.where(negative, at.infinity(1), at.infinity(0)).astype(np.int64)
     code = np.where(over, np.where(stays, sign + at.largest, infinity), code)
     flags = np.where(over, OVERFLOW | INEXACT, flags)
     if rounding.ftz:
         code = np.where(tiny, zero, code)
         flags = np.where(tiny, UNDERFLOW | INEXACT | FLUSHED, flags)
     return code, flags
+
+
+def vector_round(
+    x: np.ndarray, negative: np.ndarray, fmt: fs.FloatFormat, rounding: OracleRounding, tail: np.ndarray | int = 0,
+    table: bool | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Round finite float64 values; `tail` is the sign of (exact - x), an error term smaller than half an ulp of x.
+
+    x == 0 means an exact zero of the given sign.
+    """
+    return round_located(locate(x, negative, fmt, tail, table), rounding)
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,6 +197,22 @@ def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return s, (a - (s - bb)) + (b - bb)
 
 
+@dataclass
+class Unrounded:
+    """The exact results of an operation on codes, whose parts all roundings have in common."""
+
+    operation: str
+    located: Located
+    exact_zero: np.ndarray  # sums of which the rounding chooses the sign
+    any_nan: np.ndarray
+    loud: np.ndarray
+    invalid: np.ndarray
+    infinite: np.ndarray
+    divided: np.ndarray
+    left: np.ndarray | None  # the values of which a sum can absorb one
+    right: np.ndarray | None
+
+
 def vector_operation(
     operation: str,
     codes: tuple[np.ndarray, ...],
@@ -156,13 +220,19 @@ def vector_operation(
     rounding: OracleRounding,
     table: bool | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An operation on arrays of codes, all of one format: codes (int64) and events.
+    """An operation on arrays of codes, all of one format: codes (int64) and events."""
+    return round_operation(unrounded(operation, codes, fmt, rounding.daz, table), rounding)
+
+
+def unrounded(
+    operation: str, codes: tuple[np.ndarray, ...], fmt: fs.FloatFormat, daz: bool, table: bool | None = None
+) -> Unrounded:
+    """The results of an operation on arrays of codes, all of one format, for any number of roundings with this DAZ.
 
     Exact: sums by TwoSum; products of at most 24-bit significands are float64 values; a quotient or root that is
     no float64 midpoint-of-the-format differs from all of them by more than float64 can blur (53 >= 2p + 2).
     """
-    at = layout(fmt)
-    numbers = [vector_decode(c, fmt, rounding.daz) for c in codes]
+    numbers = [vector_decode(c, fmt, daz) for c in codes]
     shape = np.broadcast_shapes(*(n.value.shape for n in numbers))
     numbers = [Decoded(*(np.broadcast_to(v, shape) for v in vars(n).values())) for n in numbers]
     a = numbers[0]
@@ -172,29 +242,30 @@ def vector_operation(
     infinite = np.zeros(shape, bool)
     divided = np.zeros(shape, bool)
     tail: np.ndarray = np.zeros(shape)
-    down = rounding.rounding is Rounding.TOWARD_NEGATIVE
+    exact_zero, left, right = np.zeros(shape, bool), None, None
     with np.errstate(all="ignore"):
         if operation in ("add", "subtract", "fma"):
             if operation == "fma":
-                f, g, right = numbers
+                f, g, addend = numbers
                 invalid = (f.infinite & g.zero) | (f.zero & g.infinite)
                 left_infinite, left_negative = f.infinite | g.infinite, f.negative ^ g.negative
                 left = f.value * g.value
                 left = np.where(left == 0, np.where(left_negative, -0.0, 0.0), left)
             else:
-                right = numbers[1]
+                addend = numbers[1]
                 left, left_infinite, left_negative = a.value, a.infinite, a.negative
                 if operation == "subtract":
-                    right = Decoded(-right.value, ~right.negative, right.nan, right.signalling, right.infinite)
-            clash = left_infinite & right.infinite & (left_negative != right.negative) & ~any_nan
+                    addend = Decoded(-addend.value, ~addend.negative, addend.nan, addend.signalling, addend.infinite)
+            right = addend.value
+            clash = left_infinite & addend.infinite & (left_negative != addend.negative) & ~any_nan
             invalid = invalid | clash
-            infinite = left_infinite | right.infinite
-            x, error = two_sum(left, right.value)
+            infinite = left_infinite | addend.infinite
+            x, error = two_sum(left, right)
             tail = np.sign(error)
-            zeros = (left == 0) & (right.value == 0)
-            negative = np.where(zeros & (left_negative == right.negative), left_negative,
-                                np.where(x == 0, down, x < 0))  # fmt: skip
-            negative = np.where(infinite, np.where(left_infinite, left_negative, right.negative), negative)
+            one_sign = (left == 0) & (right == 0) & (left_negative == addend.negative)
+            exact_zero = (x == 0) & ~one_sign & ~infinite
+            negative = np.where(one_sign, left_negative, x < 0)
+            negative = np.where(infinite, np.where(left_infinite, left_negative, addend.negative), negative)
         elif operation == "multiply":
             b = numbers[1]
             invalid = (a.infinite & b.zero) | (a.zero & b.infinite)
@@ -232,19 +303,30 @@ def vector_operation(
         negative = np.asarray(negative, bool)
         x = np.where(infinite | invalid | any_nan, 0.0, x)
         tail = np.where(infinite | invalid | any_nan, 0.0, tail)
-        code, flags = vector_round(x, negative, fmt, rounding, tail, table)
-    infinity = np.array([at.infinity(0), at.infinity(1)], dtype=np.int64)[negative.astype(np.int64)]
+        located = locate(x, negative, fmt, tail, table)
+    return Unrounded(operation, located, exact_zero, any_nan, loud, invalid, infinite, divided, left, right)
+
+
+def round_operation(given: Unrounded, rounding: OracleRounding) -> tuple[np.ndarray, np.ndarray]:
+    """Round the results of an operation: codes (int64) and events. Their DAZ must be that of the rounding."""
+    located, fmt = given.located, given.located.fmt
+    at, infinite = layout(fmt), given.infinite
+    if rounding.rounding is Rounding.TOWARD_NEGATIVE:
+        located = replace(located, negative=located.negative | given.exact_zero)
+    with np.errstate(all="ignore"):
+        code, flags = round_located(located, rounding)
+    infinity = np.where(located.negative, at.infinity(1), at.infinity(0)).astype(np.int64)
     code = np.where(infinite, infinity, code)
-    flags = np.where(infinite, np.where(divided, DIVIDE_BY_ZERO, 0), flags)
-    not_a_number = any_nan | invalid
+    flags = np.where(infinite, np.where(given.divided, DIVIDE_BY_ZERO, 0), flags)
+    not_a_number = given.any_nan | given.invalid
     code = np.where(not_a_number, nan_of(fmt, False)[0], code)
-    flags = np.where(not_a_number, np.where(invalid | loud | (at.nan is None), INVALID, 0), flags)
-    if operation in ("add", "subtract", "fma"):
+    flags = np.where(not_a_number, np.where(given.invalid | given.loud | (at.nan is None), INVALID, 0), flags)
+    if (left := given.left) is not None and (right := given.right) is not None:
         result = vector_decode(code, fmt)
         finite = ~(not_a_number | infinite | result.infinite | result.nan)
-        absorbed = (result.value == right.value) & (left != 0) if operation != "fma" else np.zeros(shape, bool)
-        absorbed |= (result.value == left) & (right.value != 0) if operation != "fma" else (
-            (result.value == right.value) & (left != 0))  # fmt: skip
+        absorbed = (result.value == right) & (left != 0)
+        if given.operation != "fma":
+            absorbed |= (result.value == left) & (right != 0)
         flags = np.where(absorbed & finite, flags | ABSORBED, flags)
     return code, flags
 
