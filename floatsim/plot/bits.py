@@ -17,6 +17,7 @@ from floatsim.plot.style import (
     name_rows,
     new_axes,
     palette,
+    titled,
     width_in_points,
 )
 
@@ -75,8 +76,7 @@ def bit_strip(
     ax.set(xlim=(0, width * 1.12), ylim=(len(rows), 0), xticks=[])
     name_rows(ax, rows, [row + 0.5 for row in range(len(rows))])
     ax.spines[:].set_visible(False)
-    ax.set_title(say("{}: sign, exponent, trailing significand", value))
-    return ax
+    return titled(ax, say("{}: sign, exponent, trailing significand", value))
 
 
 def _draw_bits(ax: Axes, fmt: FloatFormat, code: int, row: float, colours: Palette) -> None:
@@ -148,8 +148,7 @@ def anatomy(value: Any, format: FormatLike = "fp16", *, ax: Axes | None = None) 
             ax.text((left + right) / 2, 1.32, words, ha="center", va="top", color=colours.ink, linespacing=1.4)
     ax.set(xlim=(-0.4, format.bits), ylim=(2.45, -0.55), xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
-    ax.set_title(f"{format.name}: {_equation(format, number, field)}", fontsize="x-large")
-    return ax
+    return titled(ax, f"{format.name}: {_equation(format, number, field)}", fontsize="x-large")
 
 
 def _write_weights(ax: Axes, first: int, weights: Sequence[str], ink: str) -> None:
@@ -283,8 +282,7 @@ def code_grid(format: FormatLike = "e4m3", *, ax: Axes | None = None, title: str
     if title is None:
         counted = [say(kind, n) for kind, n in {"{} codes": codes.size, **kinds}.items() if n]
         title = say("{}: {}", format.name, say(", ").join(counted))
-    ax.set_title(title)
-    return ax
+    return titled(ax, title)
 
 
 def _in_cells(stripe: Sequence[float]) -> list[tuple[str, bool, str]]:

@@ -52,7 +52,6 @@ def first_map(
     'overflow: 2 of 4 elements (50 %)'
     """
     import numpy as np
-    from matplotlib import colormaps
     from matplotlib.patches import Patch
 
     k = np.asarray(first)
@@ -66,7 +65,7 @@ def first_map(
         raise ValueError(f"first holds {int(k.min())} to {int(k.max())}; with terms={terms} it is -1 to {terms - 1}")
     ax = new_axes(ax, figsize=(5.4, 4.2))
     colours = palette(ax)
-    scale = colormaps["viridis_r"].with_extremes(bad=colours.pale)
+    scale = colours.scale("viridis", colours.pale)
     drawn = ax.imshow(np.ma.masked_less(k, 0), cmap=scale, vmin=0, vmax=terms - 1, interpolation="nearest",
                       aspect="auto")  # fmt: skip
     count = int((k >= 0).sum())

@@ -19,7 +19,7 @@ __all__ = ["DASHES", "format_in_name", "format_of", "label_ends", "line_colours"
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
 
-_SHADES = {False: (("#000000", 0.6), ("#ffffff", 0.5)), True: (("#000000", 0.3), ("#ffffcc", 0.85))}
+_SHADES = {False: (("#000000", 0.6), ("#ffffff", 0.5)), True: (("#000000", 0.3), ("#ffffff", 0.85))}
 """The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
 
 

@@ -175,8 +175,9 @@ def scale_sweep(
         inner = layer[2:-2] if layer.size > 6 else layer  # where a word has room to its left and right
         if inner.size and inner.max() > 0.12:
             at = int(np.median(np.flatnonzero(layer >= 0.5 * inner.max())))
-            box = {"boxstyle": "round,pad=0.2", "facecolor": colours.background, "edgecolor": "none"}
-            looks = {"bbox": box, "color": colours.ink} if "hatch" in style else {"color": colours.on(style["color"])}
+            face = style.get("color", colours.background)
+            box = {"boxstyle": "round,pad=0.2", "facecolor": face, "edgecolor": "none"}  # hides the line of `mark`
+            looks = {"bbox": box, "color": colours.on(face)}
             room = 0.9 * np.count_nonzero(layer >= 0.5 * inner.max()) * width_in_points(ax) / layer.size
             room *= 1.5 if "hatch" in style else 1.0  # a word in a box may cover a part of its neighbours
             text = word if fitting_size(word, room) == fitting_size("", room) else word.replace(" ", "\n", 1)

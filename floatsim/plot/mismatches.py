@@ -53,7 +53,6 @@ def mismatch_map(
     '1 differs'
     """
     import numpy as np
-    from matplotlib import colormaps
 
     apart = np.asarray(distances)
     if not apart.size:
@@ -64,11 +63,11 @@ def mismatch_map(
         size = np.where(shown.reshape(flat.shape), np.log2(np.maximum(flat, 1).astype(float)) + 1, 0.0)
     pixels = _blocks(np.minimum(size, _LARGEST))
     ax = new_axes(ax, figsize=(4.2, 3.6))
-    scale = colormaps["cividis_r"].with_extremes(bad=palette(ax).background)
+    colours = palette(ax)
     rows, columns = flat.shape
     drawn = ax.imshow(
-        np.ma.masked_equal(pixels, 0), cmap=scale, vmin=1, vmax=_LARGEST, interpolation="nearest", aspect="auto",
-        extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
+        np.ma.masked_equal(pixels, 0), cmap=colours.scale("cividis", colours.background), vmin=1, vmax=_LARGEST,
+        interpolation="nearest", aspect="auto", extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
     )  # fmt: skip
     ax.set_xlabel("column")
     ax.set_ylabel("row")

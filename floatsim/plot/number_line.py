@@ -152,9 +152,7 @@ def number_line(
     name_rows(ax, rows, [len(rows) - 1 - row + 0.3 for row in range(len(rows))])
     ax.set(xlim=(low, high), ylim=(-0.15, len(rows) - 0.15))
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if title is not None:
-        ax.set_title(title, pad=18 if mark is not None else None)
-    return ax
+    return titled(ax, title, pad=18 if mark is not None else None)
 
 
 def _box(colours: Palette) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from floatsim.analysis.explain_operation import BitRow, ExplainedOperation, OperationStep
-from floatsim.plot.style import HEADING, fitting_size, keep_beside, new_axes, palette, shrink, width_in_points
+from floatsim.plot.style import HEADING, fitting_size, keep_beside, new_axes, palette, shrink, titled, width_in_points
 from floatsim.plot.traces import MOST_DIGITS, draw_bit, number_places, tint_of
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def draw(told: ExplainedOperation, ax: Axes | None) -> Axes:
     number_places(ax, top, -places - 1)
     ax.set_xlabel("place of each bit, times the power of two of its row", loc="left")
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_title(f"{told.equation} in {told.format.name}", **HEADING)
     keep_beside(ax, notes)
+    titled(ax, f"{told.equation} in {told.format.name}", **HEADING)
     for sign in ax.texts:
         if sign.get_text() == _MINUS:
             sign.set_fontsize(min(sign.get_fontsize(), 0.6 * width_in_points(ax) / (top + places + 2)))

@@ -117,8 +117,7 @@ def staircase(
     _tick_numbers(ax, format, low, high)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_title(in_words(rounding) if title is None else title)
-    return ax
+    return titled(ax, in_words(rounding) if title is None else title)
 
 
 def _tick_numbers(ax: Axes, fmt: FloatFormat, low: float, high: float) -> None:

@@ -79,6 +79,7 @@ FIGURE_SIZE: ContextVar[Callable[[float, float], tuple[float, float]] | None] = 
 """The size of a new figure from its usual width and height in inches, in a block of `styled`."""
 
 _LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for text
+_HIDDEN_PART = 0.4  # of a colour map: beyond it, the contrast with the background of `styled("dark")` is above 3
 _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
@@ -93,16 +94,21 @@ def colour(format: FormatLike) -> str:
     Returns
     -------
     str
-        The colour as "#rrggbb".
+        The colour as "#rrggbb". Where the settings of matplotlib have a dark background, such as in a block of
+        `styled("dark")`, it is made lighter as far as it must be to be read on that background.
 
     Examples
     --------
     >>> from floatsim import plot
     >>> plot.colour("fp16")
     '#0072b2'
+    >>> with plot.styled("dark"):
+    ...     plot.colour("fp16")
+    '#308ec1'
     """
-    tint: str = as_format(format).colour
-    return tint
+    from matplotlib import rcParams
+
+    return _palette_on(rcParams["axes.facecolor"], rcParams["figure.facecolor"]).format(format)
 
 
 _LETTER = 0.64  # the width of a digit of DejaVu Sans, in font sizes
@@ -199,9 +205,9 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
 
 
 def titled(ax: Axes, title: str | None, **looks: Any) -> Axes:
-    """Set the title if one is given. Return `ax`."""
+    """Set the title if one is given, on several lines where it would leave the figure. Return `ax`."""
     if title is not None:
-        ax.set_title(title, **looks)
+        ax.set_title(title, wrap=True, **looks)
     return ax
 
 
@@ -276,7 +282,7 @@ class Palette:
 
     def format(self, format: FormatLike) -> str:
         """The colour of a format, made lighter where a dark background would hide it."""
-        tint = colour(format)
+        tint: str = as_format(format).colour
         if not self.dark:
             return tint
         tint = _ON_DARK.get(as_format(format), tint)
@@ -294,6 +300,18 @@ class Palette:
         """The same hue, nearer to the background."""
         return mixed(self.background, tint, strength)
 
+    def scale(self, name: str, nothing: Any) -> Any:
+        """The named colour map of matplotlib from near the background to far from it; `nothing` is for masked cells.
+
+        The named map goes from dark to light. A dark background takes its light part, so that no number is hidden.
+        """
+        import numpy as np
+        from matplotlib import colormaps
+        from matplotlib.colors import ListedColormap
+
+        light_part = ListedColormap(colormaps[name](np.linspace(_HIDDEN_PART, 1, 256)))
+        return (light_part if self.dark else colormaps[f"{name}_r"]).with_extremes(bad=nothing)
+
     def on(self, tint: Any) -> str:
         """The colour of text on a cell of that colour."""
         return "white" if is_dark(tint) else INK
@@ -301,11 +319,15 @@ class Palette:
 
 def palette(ax: Axes) -> Palette:
     """The colours for the background of `ax`: that of the axes, or of the figure where the axes are transparent."""
+    return _palette_on(ax.get_facecolor(), ax.figure.figure.get_facecolor())
+
+
+def _palette_on(*faces: Any) -> Palette:
+    """The colours for the first background that is opaque; without one, the text's colour decides."""
     from matplotlib import rcParams
     from matplotlib.colors import to_hex, to_rgba
 
-    faces = (to_rgba(face) for face in (ax.get_facecolor(), ax.figure.figure.get_facecolor()))
-    opaque = (to_hex(face) for face in faces if face[3] > 0.5)
+    opaque = (to_hex(face) for face in map(to_rgba, faces) if face[3] > 0.5)
     background = next(opaque, "#ffffff" if is_dark(rcParams["text.color"]) else "#000000")
     if is_dark(background):
         return Palette(background, "#eeeeee", mixed(background, "white", 0.14), "#e8e8e8", dark=True)

@@ -12,7 +12,7 @@ from floatsim.analysis.trace.steps import TracedBlock, TracedDot, TracedTerm, Va
 from floatsim.analysis.trace.sums import SumTrace, TracedRounding
 from floatsim.analysis.trace.text import heading, number, partial_name, rounding_text, sum_quantum
 from floatsim.formats import FP64, FloatFormat
-from floatsim.plot.style import CUSTOM_COLOUR, HEADING, Palette, new_axes, palette
+from floatsim.plot.style import CUSTOM_COLOUR, HEADING, Palette, new_axes, palette, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def draw_roundings(trace: SumTrace, ax: Axes | None) -> Axes:
     ax = _draw_panels([_Panel("", list(map(_rounding_row, chosen)), None, None)], ax)
     if len(chosen) < len(trace.roundings):
         ax.set_xlabel(f"{ax.get_xlabel()} ({len(chosen)} of {len(trace.roundings)} roundings drawn)")
-    ax.set_title(f"{trace.accumulation}: {number(trace.value)}", **HEADING)
+    titled(ax, f"{trace.accumulation}: {number(trace.value)}", **HEADING)
     formats = dict.fromkeys(each.format for each in chosen)
     _legend(ax, {f"exact result, rounded to {fmt}": fmt for fmt in formats}, "lost in the rounding")
     return ax
@@ -315,11 +315,8 @@ def _title(ax: Axes, trace: TracedDot) -> None:
     inputs = a.name if a == b else f"{a} x {b}"
     grid, _, rounding = rounding_text(trace.instruction, trace.blocks[0]).partition(", ")
     kept = f" as {grid}" if grid != trace.format.name else ""
-    ax.set_title(
-        f"{trace.accumulation.arch} {trace.instruction.name}: {inputs}, D in {trace.format}{kept}, {rounding}",
-        loc="left",
-        fontweight="bold",
-    )
+    model = f"{trace.accumulation.arch} {trace.instruction.name}"
+    titled(ax, f"{model}: {inputs}, D in {trace.format}{kept}, {rounding}", **HEADING)
 
 
 def _legend(ax: Axes, formats: Mapping[str, FloatFormat], lost: str) -> None:

@@ -90,6 +90,26 @@ def test_draws_into_the_axes_given(draw):
     assert draw(ax) is ax
 
 
+@pytest.mark.parametrize("looks", [(), ("dark",)], ids=str)
+def test_the_line_of_a_mark_does_not_cross_a_word(looks):
+    """A word's box has the colour of its area, so that the line ends at both sides of the word."""
+    with plot.styled(*looks):
+        ax = plot.scale_sweep([1e-4, 1e-3, 1e-2], "e5m2", exponents=(-20, 12), mark=-14)
+        ax.figure.canvas.draw()
+        pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1, :, :3].astype(int)
+    flushed = next(text for text in ax.texts if text.get_text() == "flushed to zero")
+    box, (column, _) = flushed.get_window_extent(), ax.transData.transform((-14, 0.5))
+    assert box.x0 < column < box.x1
+    strip = pixels[:, round(column) - 4 : round(column) + 4]
+    behind = strip[round(box.y0) - 30, 0]  # of the area, beside the line
+
+    def differs(rows):
+        return (np.abs(strip[rows] - behind).max(axis=-1) > 60).any(axis=-1).mean()
+
+    assert differs(slice(round(box.y1) + 8, round(box.y1) + 40)) > 0.9  # the line above the word
+    assert differs(slice(round(box.y1), round(box.y1) + 2)) == 0  # the edge of the word's box
+
+
 @pytest.mark.parametrize("size", [10, 16, 20])
 def test_words_of_a_sweep_stay_inside_the_axes(size):
     """With the large letters of slides: long words are broken, and smaller."""
