@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from floatsim import reference
 from floatsim._lazy import plot_function
 from floatsim.analysis.explain import code_text, flag_names, value_of_code
-from floatsim.analysis.expression_tree import Node, parse_named, rewrites_of, variables_of
+from floatsim.analysis.expression_tree import CONSTANTS, Node, parse_named, rewrites_of, variables_of
 from floatsim.arrays.array.conversion import exact_number, operand_codes
 from floatsim.arrays.call.options import resolve
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -41,6 +41,7 @@ __all__ = ["ExplainedExpression", "ExpressionStep", "explain", "expression_error
 
 _PRECISION = 512  # bits of the ends of an interval
 _FUNCTION_ERROR = Fraction(1, 1 << 120)  # relative: functions of `reference` have 128 bits, their operands more
+_CONSTANT_ERROR = Fraction(1, 1 << 590)  # of `CONSTANTS`
 _CERTAIN = Fraction(1, 1 << 64)
 """The largest relative width of an interval whose middle counts as the exact value."""
 _SCALAR = {"add": scalar.add, "subtract": scalar.subtract, "multiply": scalar.multiply, "divide": scalar.divide,
@@ -465,7 +466,7 @@ class _Evaluation:
                 self.leaf(each)
 
     def leaf(self, node: Node) -> None:
-        given = self.values[node.text] if node.name == "variable" else node.text
+        given = self.values[node.text] if node.name == "variable" else CONSTANTS.get(node.text, node.text)
         argument = node.text if node.name == "variable" else "number"
         if isinstance(given, int | float | str) or hasattr(given, "as_integer_ratio"):
             number = exact_number(given, argument)
@@ -479,7 +480,7 @@ class _Evaluation:
             return
         if number.kind is reference.Kind.FINITE:
             exact = Fraction(given) if number.sticky else number.fraction  # sticky: more bits than a Number has
-            self.exact[node] = _Range(exact, exact)
+            self.exact[node] = _Range(exact, exact + (_CONSTANT_ERROR if node.text in CONSTANTS else 0))
 
     def operation(self, node: Node) -> None:
         operands = [self.codes[x] for x in node.operands]
@@ -599,14 +600,14 @@ def _read(
         raise ValueError(f"format={fmt.name}: the operations of an expression need a format with a sign")
     node, parts = parse_named(expression)
     names = variables_of(node)
-    missing = [name for name in names if name not in values and name != without]
-    if missing:
-        raise ValueError(f"expression: {missing[0]!r} has no value; write fs.explain(..., {missing[0]}=1.5)")
     extra = [name for name in values if name not in names]
     if extra:
         raise ValueError(
             f"{extra[0]!r} is no variable of the expression; its variables are {', '.join(names) or 'none'}"
         )
+    missing = [name for name in names if name not in values and name != without]
+    if missing:
+        raise ValueError(f"expression: {missing[0]!r} has no value; write fs.explain(..., {missing[0]}=1.5)")
     return node, parts
 
 
@@ -621,7 +622,8 @@ def explain(
     expression : str
         Numbers, names, `+ - * / **`, parentheses, and functions: `sqrt`, `exp`, `log1p`, `hypot`, `fma` ...
         (`floatsim.analysis.expression_tree.FUNCTION_NAMES`). `x**2` is one product. Statements `s = (a + b + c) / 2`
-        may stand before it, separated by semicolons or lines. Or an FPCore of arithmetic, functions, `let` and `let*`.
+        may stand before it, separated by semicolons or lines. Or an FPCore of arithmetic, functions, constants, `let`
+        and `let*`.
     format : format
         The format of all operations. Variables and numbers are rounded to it first.
     rounding, overflow, tininess, daz, ftz : optional

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 from floatsim.formats._validation import name_hint
 
 __all__ = [
+    "CONSTANTS",
     "FUNCTION_NAMES",
     "REWRITES",
     "Node",
     "Rewrite",
+    "fpcore_named",
     "parse_expression",
     "parse_named",
     "rewrites_of",
@@ -47,6 +52,7 @@ _BINARY: dict[type[ast.operator], str] = {
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _STRENGTH = {"add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
 _MOST_PARTS, _MOST_CHARACTERS, _DEEPEST = 2000, 10_000, 100
+_LISTED = 40  # names in an error
 
 
 def _too_deep(what: str) -> str:
@@ -162,9 +168,9 @@ def parse_named(text: str) -> tuple[Node, dict[Node, str]]:
     """
     if not isinstance(text, str):
         raise TypeError(f"expression must be a text such as 'x*x - y*y', not {type(text).__name__}")
-    if len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"expression has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
-    reader = _Core(text) if text.lstrip().startswith("(FPCore") else _Python(text)
+    if len(text.strip()) > _MOST_CHARACTERS:
+        raise ValueError(f"expression has {len(text.strip())} characters; at most {_MOST_CHARACTERS} are read")
+    reader = _Core(text) if _CORE.match(text) else _Python(text)
     node = reader.read()
     return node, {part: name for part, name in reader.named.items() if part.operands}
 
@@ -246,8 +252,37 @@ class _Python:
 
 # -- FPCore ------------------------------------------------------------------------------------------------------------
 
+_CORE = re.compile(r"(?:\s|;[^\n]*(?:\n|$))*[(\[]\s*FPCore\b")  # comments may stand before it
 _TOKEN = re.compile(r'\s+|;[^\n]*|(?P<token>[()\[\]]|"[^"]*"|[^\s()\[\]";]+)')
 _CORE_OPERATORS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
+_CONSTANT_BITS = 600
+
+
+def _constants() -> dict[str, Fraction]:
+    """Return the constants of FPCore 2.0, rounded down to multiples of 2**-600."""
+    context = Context(prec=220, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+
+    def cut(x: Decimal | Fraction) -> Fraction:
+        return Fraction(math.floor(Fraction(x) * (1 << _CONSTANT_BITS)), 1 << _CONSTANT_BITS)
+
+    def arctangent(inverse: int) -> Fraction:  # of 1 / inverse
+        terms = 1 + 700 // (2 * inverse.bit_length() - 2)
+        return sum((Fraction((-1) ** n, (2 * n + 1) * inverse ** (2 * n + 1)) for n in range(terms)), Fraction(0))
+
+    pi = Fraction(4 * (4 * arctangent(5) - arctangent(239)))  # Machin's formula
+    two, ten, one = Decimal(2), Decimal(10), Decimal(1)
+    e, ln2, ln10, root = context.exp(one), context.ln(two), context.ln(ten), context.sqrt(two)
+    of_pi = context.divide(Decimal(pi.numerator), Decimal(pi.denominator))
+    return {
+        "PI": cut(pi), "PI_2": cut(pi / 2), "PI_4": cut(pi / 4), "M_1_PI": cut(1 / pi), "M_2_PI": cut(2 / pi),
+        "M_2_SQRTPI": cut(context.divide(two, context.sqrt(of_pi))), "E": cut(e), "LN2": cut(ln2), "LN10": cut(ln10),
+        "LOG2E": cut(context.divide(one, ln2)), "LOG10E": cut(context.divide(one, ln10)), "SQRT2": cut(root),
+        "SQRT1_2": cut(context.divide(one, root)),
+    }  # fmt: skip
+
+
+CONSTANTS = _constants()
+"""The constants that an FPCore may name. Each is at most 2**-590 below the exact number."""
 _NUMBER = re.compile(r"[+-]?(0x[0-9a-f.]+(p[+-]?\d+)?|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(/\d+)?)", re.IGNORECASE)
 
 
@@ -257,8 +292,24 @@ class _Token:
     at: int
 
 
+@dataclass(frozen=True)
+class _FPCore:
+    parts: list[Any]
+    start: int
+    end: int
+
+    @property
+    def names(self) -> list[str]:
+        """The identifier and the property `:name`, where the FPCore has them."""
+        found = [self.parts[1].text] if len(self.parts) > 1 and isinstance(self.parts[1], _Token) else []
+        for word, value in itertools.pairwise(self.parts):
+            if isinstance(word, _Token) and isinstance(value, _Token) and word.text == ":name":
+                found.append(value.text.strip('"'))
+        return found
+
+
 class _Core:
-    """A reader of FPCore: arithmetic, functions, `let` and `let*`. Everything else is refused with its place."""
+    """A reader of FPCore: arithmetic, functions, constants, `let` and `let*`. The rest is refused with its place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -269,7 +320,10 @@ class _Core:
         return ValueError(f"FPCore, line {line}, column {column}: {message}")
 
     def read(self) -> Node:
-        body = self.tree()
+        cores = self.cores()
+        if len(cores) != 1:
+            raise self.fail("one FPCore is read, not several", cores[1].start if len(cores) > 1 else 0)
+        body = cores[0].parts
         head = body[0]
         assert isinstance(head, _Token)
         rest = body[1:]
@@ -280,7 +334,8 @@ class _Core:
         names = {}
         for argument in rest[0]:
             if not isinstance(argument, _Token):
-                raise self.fail("an argument must be a name; arrays and annotations are not supported", head.at)
+                at = next((x.at for x in _tokens(argument)), head.at)
+                raise self.fail("an argument must be a name; arrays and annotations are not supported", at)
             names[argument.text] = Node("variable", text=argument.text)
         rest = rest[1:]
         while len(rest) > 1 and isinstance(rest[0], _Token) and rest[0].text.startswith(":"):
@@ -289,10 +344,11 @@ class _Core:
             raise self.fail(f"one body must follow the arguments and properties, not {len(rest)} parts", head.at)
         return self.node(rest[0], names)
 
-    def tree(self) -> list[Any]:
-        """Return nested lists of tokens."""
+    def cores(self) -> list[_FPCore]:
+        """Return the FPCores of the text, each as nested lists of tokens."""
         stack: list[list[Any]] = [[]]
         opened: list[int] = []
+        found: list[_FPCore] = []
         at = 0
         while at < len(self.text):
             match = _TOKEN.match(self.text, at)
@@ -307,23 +363,29 @@ class _Core:
             elif token in (")", "]"):
                 if not opened:
                     raise self.fail("this parenthesis closes nothing", at)
-                opened.pop()
-                stack[-2].append(stack.pop())
+                start = opened.pop()
+                parts = stack.pop()
+                stack[-1].append(parts)
+                if not opened:
+                    if not parts or not isinstance(parts[0], _Token) or parts[0].text != "FPCore":
+                        raise self.fail("only (FPCore ...) may stand here", start)
+                    found.append(_FPCore(parts, start, match.end()))
             elif token:
+                if not opened:
+                    raise self.fail(f"only (FPCore ...) may stand here, not {token[:40]!r}", at)
                 stack[-1].append(_Token(token, at))
             at = match.end()
         if opened:
             raise self.fail("this parenthesis is not closed", opened[-1])
-        if len(stack[0]) != 1:
-            raise self.fail("one FPCore is read, not several", 0)
-        found: list[Any] = stack[0][0]
+        if not found:
+            raise ValueError("there is no (FPCore (x y) body)")
         return found
 
     def node(self, part: Any, names: Mapping[str, Node]) -> Node:
         if isinstance(part, _Token):
             if part.text in names:
                 return names[part.text]
-            if _NUMBER.fullmatch(part.text):
+            if part.text in CONSTANTS or _NUMBER.fullmatch(part.text):
                 return Node("number", text=part.text)
             raise self.fail(f"{part.text!r} is neither an argument nor a number", part.at)
         if not part or not isinstance(part[0], _Token):
@@ -361,6 +423,46 @@ def _tokens(part: Any) -> Iterator[_Token]:
     else:
         for each in part:
             yield from _tokens(each)
+
+
+def fpcore_named(text: str, core: str | None = None) -> str:
+    """Return one FPCore of a text with several ones. All other characters become spaces, so that it keeps its place.
+
+    Parameters
+    ----------
+    text : str
+        The text of a file of FPCores, with comments.
+    core : str, optional
+        The identifier of the FPCore, its property `:name`, or its number from 1. It may be left out for a text with
+        one FPCore.
+
+    Returns
+    -------
+    str
+        The text for `parse_expression`.
+
+    Raises
+    ------
+    ValueError
+        If the text holds anything else, or has no FPCore of this name, or several ones and no name is given.
+
+    Examples
+    --------
+    >>> text = '(FPCore double (x) (+ x x)) (FPCore (x) :name "half" (/ x 2))'
+    >>> str(parse_expression(fpcore_named(text, "half"))), str(parse_expression(fpcore_named(text, "1")))
+    ('x / 2', 'x + x')
+    """
+    cores = _Core(text).cores()
+    chosen = [x for x in cores if core in x.names] or [x for n, x in enumerate(cores, 1) if core == str(n)]
+    if core is None and len(cores) == 1:
+        chosen = cores
+    if len(chosen) != 1:
+        names = [f"{n}{f' {x.names[-1]!r}' if x.names else ''}" for n, x in enumerate(cores, 1)]
+        known = ", ".join(names[:_LISTED]) + (f" and {len(cores) - _LISTED} more" if len(cores) > _LISTED else "")
+        which = "one must be chosen with core=" if core is None else f"core={core}: {len(chosen)} have this name"
+        raise ValueError(f"{which}; the FPCores are {known}")
+    start, end = chosen[0].start, chosen[0].end
+    return re.sub(r"[^\n]", " ", text[:start]) + text[start:end]
 
 
 # -- stable forms ------------------------------------------------------------------------------------------------------
@@ -404,6 +506,10 @@ REWRITES = (
     Rewrite("cancellation of two squares", "a*a - b*b", "(a - b)*(a + b)", "", f"{_HIGHAM}, 1.7"),
     Rewrite("cancellation of two roots", "sqrt(x + y) - sqrt(x)", "y / (sqrt(x + y) + sqrt(x))", "",
             f"{_HIGHAM}, problem 1.8"),
+    Rewrite("cancellation of a root and 1", "sqrt(1 + x) - 1", "x / (sqrt(1 + x) + 1)", "",
+            "(r - 1)*(r + 1) = r*r - 1"),
+    Rewrite("cancellation of 1 and a root", "1 - sqrt(1 - x)", "x / (1 + sqrt(1 - x))", "",
+            "(1 - r)*(1 + r) = 1 - r*r"),
     Rewrite("cancellation of two reciprocals", "1/x - 1/(x + y)", "y / (x*(x + y))", "", f"{_HIGHAM}, problem 1.8"),
     Rewrite("cancellation of a squared difference", "x*x - 2*x*y + y*y", "(x - y)*(x - y)", "", f"{_HIGHAM}, 1.7"),
     Rewrite("mean of squares minus squared mean", "(a*a + b*b)/2 - ((a + b)/2)*((a + b)/2)", "((a - b)/2)*((a - b)/2)",

@@ -429,7 +429,7 @@ for _command in (
 
 app.command("operators")(operators_command)
 app.command("train")(train_command)
-app.command("explain")(explain_command)
+app.command("explain", context_settings={"ignore_unknown_options": True})(explain_command)
 app.command("explorer")(explorer_command)
 app.command("kernel")(kernel_command)
 app.command("warmup")(warmup_command)

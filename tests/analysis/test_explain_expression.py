@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,9 +14,11 @@ import pytest
 import floatsim as fs
 from floatsim.analysis.explain_expression import expression_errors
 from floatsim.analysis.expression_tree import (
+    CONSTANTS,
     FUNCTION_NAMES,
     REWRITES,
     Node,
+    fpcore_named,
     parse_expression,
     parse_named,
     rewrites_of,
@@ -238,6 +241,46 @@ def test_fpcore():
     assert parse_expression("(FPCore (x y) (let ((x y) (y x)) (- x y)))") == parse_expression("y - x")
 
 
+def test_fpcores_of_a_file():
+    text = ';; (FPCore (y) y)\n[FPCore twice (x) (+ x x)]\n(FPCore (x) :name "half" (/ x 2)) ; the end'
+    assert str(parse_expression(fpcore_named(text, "twice"))) == "x + x"
+    assert str(parse_expression(fpcore_named(text, "2"))) == "x / 2"
+    assert str(parse_expression("; a comment\n;;\n ( FPCore (x) x)")) == "x"
+    assert fpcore_named(text, "half").index("(") == text.index("(FPCore (x) :name")
+    with pytest.raises(ValueError, match="core=3: 0 have this name; the FPCores are 1 'twice', 2 'half'"):
+        fpcore_named(text, "3")
+    with pytest.raises(ValueError, match=r"there is no \(FPCore"):
+        fpcore_named("; nothing")
+    start = time.perf_counter()
+    for blanks in (";" * 9000, " " * 9000, "; \n" * 3000):
+        with pytest.raises(ValueError):
+            parse_expression(blanks + "x y")
+    assert time.perf_counter() - start < 2
+
+
+def test_constants_of_fpcore():
+    """The numbers of MPFR, and the roundings of their exact values."""
+    with gmpy2.context(gmpy2.get_context(), precision=900):
+        pi, two = gmpy2.const_pi(), gmpy2.mpfr(2)
+        exact = {
+            "PI": pi, "PI_2": pi / 2, "PI_4": pi / 4, "M_1_PI": 1 / pi, "M_2_PI": 2 / pi,
+            "M_2_SQRTPI": 2 / gmpy2.sqrt(pi), "E": gmpy2.exp(1), "LN2": gmpy2.log(2), "LN10": gmpy2.log(10),
+            "LOG2E": 1 / gmpy2.log(2), "LOG10E": 1 / gmpy2.log(10), "SQRT2": gmpy2.sqrt(2),
+            "SQRT1_2": 1 / gmpy2.sqrt(2),
+        }  # fmt: skip
+        assert exact.keys() == CONSTANTS.keys()
+        for name, value in exact.items():
+            assert 0 <= value - gmpy2.mpfr(gmpy2.mpq(CONSTANTS[name])) < two**-590, name
+            told = fs.explain(f"(FPCore () {name})", "fp64")
+            assert told.value == float(value), name
+            assert told.error == pytest.approx(float((told.value - value) / value), rel=1e-9), name
+    told = fs.explain("(FPCore (r) (* PI (* r r)))", "bf16", r=3)
+    assert (told.value, str(told.steps[0].name), told.steps[3].operation) == (28.25, "PI", "PI * r1")
+    assert fs.explain("(FPCore (PI) PI)", "bf16", PI=2).value == 2
+    with pytest.raises(ValueError, match="'PI' has no value"):
+        fs.explain("PI", "bf16")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -261,7 +304,8 @@ def test_fpcore():
         (";".join("x = x*x" for _ in range(40)) + ";x", "expression has more than 2000 parts"),
         ("9" * 11_000, "expression has 11000 characters"),
         ("(FPCore (x) (while (< x 1) () x))", "FPCore, line 1, column 14: 'while' is not supported"),
-        ("(FPCore (x)\n (+ x PI))", "FPCore, line 2, column 7: 'PI' is neither an argument nor a number"),
+        ("(FPCore (x)\n (+ x INFINITY))", "FPCore, line 2, column 7: 'INFINITY' is neither an argument nor a number"),
+        ("(FPCore (x) x)\n\nx", "FPCore, line 3, column 1: only (FPCore ...) may stand here, not 'x'"),
         ("(FPCore (x) (+ x", "FPCore, line 1, column 13: this parenthesis is not closed"),
         ("(FPCore (x) (+ x 1)))", "FPCore, line 1, column 21: this parenthesis closes nothing"),
         ("(FPCore (x) (sqrt x x))", "FPCore, line 1, column 14: sqrt takes 1 operands, not 2"),

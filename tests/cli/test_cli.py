@@ -378,7 +378,99 @@ def test_explain_writes_a_picture(run, tmp_path):
     assert (tmp_path / "sum.png").read_bytes().startswith(b"\x89PNG")
 
 
+CORES = """\
+;; -*- mode: scheme -*-
+(FPCore (x) :name "roots (example 3.1)" :pre (>= x 0)
+  (- (sqrt (+ x 1)) (sqrt x)))
+(FPCore area (r) :precision binary64 (* PI (* r r)))
+(FPCore (x) :name "loop"
+  (while (< x 1) ([x x (+ x 1)]) x))
+"""
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--x", "-1/3", "--y", "2"], ["--x=-1/3", "--y=2"], ["x=-1/3", "y=2"], ["--y=2", "--x", "-1/3"],
+])  # fmt: skip
+def test_explain_expression(run, arguments):
+    told = fs.explain("(x + y)**2 - 1", "bf16", rounding="RTZ", x="-1/3", y=2)
+    given = "explain", "(x + y)**2 - 1", *arguments, "-f", "bf16", "--rounding", "RTZ"
+    assert run(*given) == (0, f"{told}\n", "")
+    code, out, err = run(*given, "--json")
+    data = json.loads(out)
+    assert (code, err, data["expression"], data["format"]) == (0, "", told.expression, "BF16")
+    assert [(int(x["code"], 16), x["operation"], x["reach"]) for x in data["steps"]] == [
+        (x.code, x.operation, x.reach) for x in told.steps
+    ]
+    assert float(data["exact"]) == float(told.exact)
+    assert data["ulps"] == told.ulps
+
+
+def test_explain_expression_json_of_special_results(run):
+    code, out, _ = run("explain", "log(1 + 1/x)", "--x", "0", "--json")
+    data = json.loads(out)
+    assert (code, data["value"], data["exact"]) == (0, "inf", None)
+    assert data["steps"][1]["flags"] == ["divide_by_zero"]
+    code, out, _ = run("explain", "exp(x) - 1", "--x", "1e-3", "--daz", "--ftz", "--json")
+    assert [x["expression"] for x in json.loads(out)["stable"]] == ["expm1(x)"]
+    code, out, _ = run("explain", "x*x", "--x", "1e9000", "--json")
+    assert (code, json.loads(out)["exact"]) == (0, "1E+18000")
+
+
+def test_explain_fpcores(run, tmp_path):
+    (tmp_path / "cores.fpcore").write_text(CORES, encoding="utf-8")
+    (tmp_path / "one.fpcore").write_text("(FPCore (x) (/ x 3))", encoding="utf-8")
+    told = fs.explain("sqrt(x + 1) - sqrt(x)", "fp16", x=100)
+    for core in ("1", "roots (example 3.1)"):
+        assert run("explain", "cores.fpcore", "--core", core, "--x", "100", "-f", "fp16") == (0, f"{told}\n", "")
+    assert "result 3.140625" in run("explain", "cores.fpcore", "--core", "area", "--r", "1", "-f", "fp16")[1]
+    assert run("explain", "one.fpcore", "--x", "2")[0] == 0
+    for arguments, message in [
+        (
+            [],
+            "cores.fpcore: one must be chosen with --core; the FPCores are 1 'roots (example 3.1)', 2 'area', 3 'loop'",
+        ),
+        (["--core", "none"], "--core none: 0 have this name; the FPCores are 1 'roots"),
+        (["--core", "loop"], "FPCore, line 6, column 4: 'while' is not supported"),
+        (["--core", "2"], "'r' has no value; add --r 1.5"),
+    ]:
+        assert message in rejected(run("explain", "cores.fpcore", *arguments)), message
+    (tmp_path / "cores.fpcore").write_text(CORES + "\n(+ 1 2)", encoding="utf-8")
+    assert "FPCore, line 8, column 1: only (FPCore ...) may stand here" in rejected(run("explain", "cores.fpcore"))
+    (tmp_path / "cores.fpcore").write_bytes(b"\xff")
+    assert "it is not UTF-8" in rejected(run("explain", "cores.fpcore"))
+
+
+def test_explain_draws_the_errors(run, tmp_path):
+    given = "explain", "log(1 + x)", "--x", "0.5", "-f", "bf16"
+    assert run(*given, "--picture", "errors.png", "--over", "x", "0.1", "1")[0] == 0
+    assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
+    for arguments, message in [
+        (["--picture", "errors.png"], "needs an interval: --over x 1e-4 1"),
+        (["--over", "x", "0.1", "1"], "--over is the interval of --picture"),
+        (["--picture", "errors.png", "--over", "y", "0.1", "1"], "--over: variable='y' is no variable"),
+        (["--picture", "errors.png", "--over", "x", "1", "-1"], "--over: low=1 and high=-1 are no interval"),
+        (["--picture", "no/errors.png", "--over", "x", "0.1", "1"], "--picture: no/errors.png cannot be written"),
+    ]:
+        assert message in rejected(run(*given, *arguments)), message
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
+    (["x + z", "--x", "1"], "'z' has no value; add --z 1.5"),
+    (["x + z", "--x", "1", "--frmat", "bf16"], "--frmat: no option, and no variable of the expression"),
+    (["x", "--x", "one"], "--x: not a number: 'one'"),
+    (["x", "--x"], "--x needs a value: --x 1.5"),
+    (["x + y", "--x", "--y", "2"], "--x needs a value"),
+    (["x + y", "3"], "'3' belongs to no variable; write --x 3"),
+    (["x", "--x", "1", "x=2"], "--x is given twice: 1 and 2"),
+    (["2*x +", "--x", "1"], "expression, column 6: invalid syntax"),
+    (["sqrt(x) + y.z", "--x", "1"], "expression, column 11: 'y.z' is not in the grammar"),
+    (["x", "--x", "1", "--seed", "1"], "--seed: the steps of an expression have no random bits"),
+    (["x", "--x", "1", "--rounding", "SR"], "have no random bits"),
+    (["x", "format=1"], "format is an option, and no variable"),
+    (["x", "--x", "1", "--core", "1"], "--core: 'x' is no file of FPCores"),
+    (["none.fpcore"], "none.fpcore cannot be read: No such file"),
+    (["add", "1", "2", "--over", "x", "1", "2"], "--over is for an expression"),
+    (["add", "1", "2", "--y", "1"], "no such option: --y"),
     (["divide", "1", "2"], "OPERATION: 'divide' is not known; known are add, multiply, fma"),
     (["add", "1"], "add needs 2 operands, not 1"),
     (["add", "1", "2", "3"], "add needs 2 operands, not 3"),
