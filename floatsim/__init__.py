@@ -53,6 +53,7 @@ More
     training        policies (formats of a training run), loss scaling, optimizers, small networks
     sweep           a function for every item of a grid, in processes or on other machines, as a table
     testing         assert_bit_equal, assert_max_ulp, assert_product ...: is a kernel correct, and if not, where?
+    algorithms      JAX's dot algorithms, 2:4 sparse products, the Ozaki scheme II, binned sums
     modules         plot (pictures), tensorcore (matrix units), hardware (GPUs), approx (functions as a GPU approximates
                     them), njit (in Numba loops), datasets, quantization (formats and schemes), torch (an unmodified
                     PyTorch model in a number format; it needs PyTorch), reference (the specification on exact integers)
@@ -132,6 +133,8 @@ _OPTIONAL = "torch triton"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     _HOMES,
-    modules="approx datasets hardware njit operators plot quantization reference tensorcore testing training",
+    modules=(
+        "algorithms approx datasets hardware njit operators plot quantization reference tensorcore testing training"
+    ),
     optional=_OPTIONAL,
 )

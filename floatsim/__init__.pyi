@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from typing import Any, Literal, Unpack, overload
 from floatsim import (
-    approx as approx, datasets as datasets, hardware as hardware, njit as njit, operators as operators, plot as plot,
-    quantization as quantization, reference as reference, tensorcore as tensorcore, testing as testing, torch as torch,
-    training as training, triton as triton,
+    algorithms as algorithms, approx as approx, datasets as datasets, hardware as hardware, njit as njit,
+    operators as operators, plot as plot, quantization as quantization, reference as reference,
+    tensorcore as tensorcore, testing as testing, torch as torch, training as training, triton as triton,
 )
 from floatsim._literals import ArrayAccumulationName, ArrayFormatName
 from floatsim._warnings import FloatsimWarning
@@ -71,22 +71,23 @@ __all__ = [
     "NotDescribedError", "OVERFLOW", "Overflow", "PHILOX_ARRANGEMENTS", "Pairwise", "Part", "Parts", "Permuted",
     "Philox", "RandomBitsBias", "RandomGenerator", "RandomStream", "Residue", "Rounding", "Sequential", "Sklansky",
     "Specials", "SplitK", "Strided", "SweepTable", "TF32", "TensorCore", "Tf32x3", "Threads", "Threefry", "Tininess",
-    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "approx", "array", "as_accumulation", "as_format",
-    "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context", "conversion_losses", "convert",
-    "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks", "divide", "dot", "einsum", "encode",
-    "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain", "explain_add", "explain_fma", "explain_multiply",
-    "explain_plan", "explain_rounding", "explorer", "expm1", "exponent_histogram", "floor", "fma", "fmod", "from_codes",
-    "from_integer", "gelu", "get_context", "get_num_threads", "greater", "greater_equal", "hardware", "hypot",
-    "identify", "identify_quantizer", "isfinite", "isinf", "isnan", "issubnormal", "less", "less_equal",
-    "library_function", "library_reduction", "library_sum", "load", "log", "log10", "log1p", "log2", "logb", "matmul",
-    "maximum", "maximum_number", "mean", "minimum", "minimum_number", "mish", "moments", "multiply", "named_formats",
-    "negative", "next_down", "next_up", "nextafter", "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot",
-    "power", "prod", "product_bounds", "project", "quantization", "quantize", "quantize_blocks", "random_bits_bias",
-    "reciprocal", "record", "reference", "remainder", "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb",
-    "scaled_mm", "scope", "sensitivity", "set_num_threads", "sigmoid", "signbit", "significant_digits", "silu", "sin",
-    "sinh", "softplus", "sqrt", "stochastic_samples", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore",
-    "testing", "to_integer", "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance",
-    "unordered", "unpack", "var", "vdot",
+    "Tree", "UNDERFLOW", "Welford", "absolute", "acos", "add", "algorithms", "approx", "array", "as_accumulation",
+    "as_format", "asin", "atan", "best_scale", "bind_context", "cbrt", "ceil", "classify", "context",
+    "conversion_losses", "convert", "copysign", "cos", "cosh", "cumsum", "datasets", "decode", "dequantize_blocks",
+    "divide", "dot", "einsum", "encode", "equal", "equal_shares", "erf", "exp", "exp10", "exp2", "explain",
+    "explain_add", "explain_fma", "explain_multiply", "explain_plan", "explain_rounding", "explorer", "expm1",
+    "exponent_histogram", "floor", "fma", "fmod", "from_codes", "from_integer", "gelu", "get_context",
+    "get_num_threads", "greater", "greater_equal", "hardware", "hypot", "identify", "identify_quantizer", "isfinite",
+    "isinf", "isnan", "issubnormal", "less", "less_equal", "library_function", "library_reduction", "library_sum",
+    "load", "log", "log10", "log1p", "log2", "logb", "matmul", "maximum", "maximum_number", "mean", "minimum",
+    "minimum_number", "mish", "moments", "multiply", "named_formats", "negative", "next_down", "next_up", "nextafter",
+    "njit", "norm", "not_equal", "operators", "p3109", "pack", "plot", "power", "prod", "product_bounds", "project",
+    "quantization", "quantize", "quantize_blocks", "random_bits_bias", "reciprocal", "record", "reference", "remainder",
+    "reveal_order", "reveal_width", "rint", "rsqrt", "save", "scalb", "scaled_mm", "scope", "sensitivity",
+    "set_num_threads", "sigmoid", "signbit", "significant_digits", "silu", "sin", "sinh", "softplus", "sqrt",
+    "stochastic_samples", "subtract", "sum", "survey", "sweep", "tan", "tanh", "tensorcore", "testing", "to_integer",
+    "to_jax", "to_torch", "total_order", "trace", "training", "trunc", "ulp", "ulp_distance", "unordered", "unpack",
+    "var", "vdot",
 ]
 __version__: str
 

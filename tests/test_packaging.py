@@ -33,8 +33,8 @@ PACKAGE = ROOT / "floatsim"
 KERNELS = ROOT / "kernels" / "floatsim_kernels"
 
 PACKAGES = (
-    "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization", "operators",
-    "training", "plot", "explorer", "torch", "triton", "testing", "hardware", "cli",
+    "formats", "tensorcore", "accumulation", "reference", "emulator", "arrays", "analysis", "quantization",
+    "algorithms", "operators", "training", "plot", "explorer", "torch", "triton", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
 BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
@@ -214,7 +214,7 @@ def test_sections_of_docstrings_have_the_names_of_numpydoc():
 
 @pytest.mark.parametrize(
     "module",
-    [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.datasets, fs.testing],
+    [fs, fs.algorithms, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.datasets, fs.testing],
     ids=lambda m: m.__name__,
 )
 def test_docstrings_list_the_parameters(module):
@@ -232,7 +232,9 @@ def test_docstrings_list_the_parameters(module):
 
 
 @pytest.mark.parametrize(
-    "module", [fs, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.testing], ids=lambda module: module.__name__
+    "module",
+    [fs, fs.algorithms, fs.tensorcore, fs.hardware, fs.plot, fs.quantization, fs.testing],
+    ids=lambda module: module.__name__,
 )
 def test_signatures_fit_on_a_line(module):
     """A default value is written as a name, not as the repr of a format or a plain enum."""

@@ -28,7 +28,7 @@ from floatsim.formats import named_formats  # noqa: E402
 from floatsim.tensorcore import ARCHITECTURES  # noqa: E402
 
 PACKAGES = (
-    "floatsim", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.plot",
+    "floatsim", "floatsim.algorithms", "floatsim.arrays", "floatsim.hardware", "floatsim.operators", "floatsim.plot",
     "floatsim.quantization", "floatsim.tensorcore", "floatsim.testing", "floatsim.training",
 )  # fmt: skip
 """The packages that use `lazy_exports`. The overloads are in the first; the others import them from there."""

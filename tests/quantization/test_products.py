@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ from floatsim.quantization import (
     requantize,
     scaled_matmul,
 )
+from tests.accumulation import recorded_products as recorded
 from tests.quantization import definitions as d
 
 
@@ -104,6 +106,22 @@ def test_integer_matrix_instructions_refuse_other_integers():
         integer_matmul(one, -one, instruction="mma.m16n8k64.s4.u4")
     with pytest.raises(ValueError, match=r"those of GPUs such as 'mma\.m16n8k32\.s8\.u8'"):
         integer_matmul(one, one, instruction="mma.m16n8k32")
+
+
+RECORDED_INT_MM = "be9ae750b20691df90f9aaba52cb414ce8ee4c202ffd650464ecd19f10c82fe3"
+"""SHA-256 of the int32 numbers (little-endian) that torch._int_mm returned on an H200, recorded in 2026."""
+
+
+@pytest.mark.parametrize("instruction", [None, "wgmma.k32.s8.s8", "mma.m16n8k32.s8.s8"])
+def test_int_mm_of_an_h200(instruction):
+    """torch._int_mm of (64, 256) and (256, 64) int8 numbers. No sum leaves int32, so that every order has its bits."""
+    a = np.random.default_rng(1).integers(-128, 128, (64, 256), dtype=np.int8)
+    b = np.random.default_rng(2).integers(-128, 128, (256, 64), dtype=np.int8)
+    found = integer_matmul(a, b, instruction=instruction)
+    assert hashlib.sha256(found.astype("<i4").tobytes()).hexdigest() == RECORDED_INT_MM
+    if recorded.FOLDER is not None:
+        arrays, _ = recorded.recording("scaled")
+        assert np.array_equal(found, arrays["int_mm"].view(np.int32))
 
 
 def test_errors_of_integer_instructions():

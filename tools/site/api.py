@@ -63,6 +63,7 @@ PAGES: dict[str, tuple[str, str, str]] = {
     "explorer": ("The explorer", "floatsim", ".explorer.page"),
     "operators": ("Operators: fs.operators", "floatsim.operators", ""),
     "quantization": ("Quantization: fs.quantization", "floatsim.quantization", ""),
+    "algorithms": ("Published algorithms: fs.algorithms", "floatsim.algorithms", ""),
     "training": ("Training: fs.training", "floatsim.training", ""),
     "torch": ("PyTorch: floatsim.torch", "floatsim.torch", ""),
     "triton": ("Triton: floatsim.triton", "floatsim.triton", ""),
