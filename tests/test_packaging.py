@@ -26,6 +26,7 @@ from pathlib import Path
 import pytest
 
 import floatsim as fs
+from floatsim import _extras
 from floatsim.arrays.call.options import BACKENDS, BackendName
 from floatsim.formats.rounding import OverflowName, RoundingName, TininessName, as_member
 
@@ -38,7 +39,7 @@ PACKAGES = (
     "training", "plot", "explorer", "torch", "triton", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
+BELOW_ALL = {"_extras", "_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -128,6 +129,33 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
     assert set(pins) == set(requirements([*project["dependencies"], *extras["test"]], ">="))
     assert pins == {name: bounds[name] for name in pins}
     assert all(len(versions) == 1 for versions in pins.values())
+
+
+def test_errors_name_the_libraries_of_an_extra():
+    """`install_command` needs neither a published floatsim nor a clone: it has the requirements of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for name, libraries in _extras.REQUIREMENTS.items():
+        assert libraries == tuple(line.partition(";")[0] for line in extras[name])
+        assert all(f'"{library}"' in _extras.install_command(name) for library in libraries)
+
+
+INSTALLS_FROM_AN_INDEX = re.compile(r"pip install [^\n`&]*?\bfloatsim(?![\w.*-])[^\n]*")
+
+
+def test_no_text_installs_floatsim_from_an_index():
+    """No version is published. A clone and a file of a wheel install with `pip install -e .` and `pip install FILE`."""
+    assert INSTALLS_FROM_AN_INDEX.search("RUN pip install floatsim && floatsim warmup")
+    assert INSTALLS_FROM_AN_INDEX.search("pip install --user 'floatsim[torch]'")
+    folders = ("floatsim", "kernels", "docs", "tests", "notebooks", "studies", "tools", "benchmarks")
+    texts = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".md", ".ipynb")]
+    found = {
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in [*texts, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+        for line in INSTALLS_FROM_AN_INDEX.findall(path.read_text(encoding="utf-8"))
+        if path != Path(__file__) and "(extra" not in line
+    }
+    assert not found
 
 
 def test_tables_of_conftest_name_modules_and_formats():
