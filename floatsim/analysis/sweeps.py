@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from floatsim._extras import install_command
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import as_flag
 
@@ -58,7 +59,7 @@ class SweepTable(list[dict[str, Any]]):
         try:
             import pandas
         except ImportError:
-            raise ImportError("pandas is not installed: pip install 'floatsim[pandas]'") from None
+            raise ImportError(f"pandas is not installed: {install_command('pandas')}") from None
         return pandas.DataFrame(list(self))
 
 

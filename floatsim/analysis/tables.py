@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 from html import escape
 from typing import Any
 
+from floatsim._extras import install_command
+
 __all__ = ["data_frame", "fits", "html_table", "text_table"]
 
 
@@ -86,5 +88,5 @@ def data_frame(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> Any
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+        raise ImportError(f"to_pandas() needs pandas: {install_command('pandas')}") from error
     return pandas.DataFrame(list(records), columns=list(columns))

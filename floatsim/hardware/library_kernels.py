@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from floatsim._extras import install_command
 from floatsim.accumulation.gpu_libraries import describe_kernel
 from floatsim.accumulation.recorded_kernels import Launches, recorded_kernels
 from floatsim.accumulation.triton_dots import triton_dot
@@ -112,7 +113,7 @@ def _torch() -> Any:
         torch = importlib.import_module("torch")
     except ImportError:
         raise UnavailableError(
-            "fs.hardware.kernels records with torch.profiler, and PyTorch is not installed: pip install torch"
+            "fs.hardware.kernels records with torch.profiler, and PyTorch is not installed: " + install_command("torch")
         ) from None
     if not torch.cuda.is_available():
         why = "it was built without CUDA" if torch.version.cuda is None else "it finds no GPU"

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from floatsim._extras import install_command
 from floatsim._types import Codes
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.interop import as_numpy
@@ -126,7 +127,7 @@ def find_product(
 # -- packages ----------------------------------------------------------------------------------------------------------
 
 _NEEDS = {
-    "cupy": {"cupy": "pip install '.[cuda13x]' in a checkout of floatsim ('.[cuda12x]' for a CUDA 12 driver)"},
+    "cupy": {"cupy": f"{install_command('cuda13x')}, or for a CUDA 12 driver {install_command('cuda12x')}"},
     "nvmath": {
         "nvmath.linalg.advanced": "pip install 'nvmath-python[cu13]' ('nvmath-python[cu12]' for CUDA 12)",
         "torch": "pip install torch: nvmath takes FP8 operands as torch tensors",

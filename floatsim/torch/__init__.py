@@ -10,10 +10,12 @@ Counter()
 
 from __future__ import annotations
 
+from floatsim._extras import install_command
+
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("floatsim.torch needs PyTorch: pip install 'floatsim[torch]'") from error
+    raise ImportError(f"floatsim.torch needs PyTorch: {install_command('torch')}") from error
 
 from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from floatsim._extras import install_command
 from floatsim.formats._validation import name_hint
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class Report:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+            raise ImportError(f"to_pandas() needs pandas: {install_command('pandas')}") from error
         return pandas.DataFrame([row.to_dict() for row in self.rows], columns=list(Row("", "", False).to_dict()))
 
     def plot(self, ax: Axes | None = None, *, backward: bool = False) -> Axes:

@@ -19,10 +19,12 @@ Set TRITON_INTERPRET=1 in the environment before the first import of triton and 
 
 from __future__ import annotations
 
+from floatsim._extras import install_command
+
 try:
     import triton as _triton  # noqa: F401
 except ImportError as error:
-    raise ImportError("floatsim.triton needs Triton: pip install 'floatsim[triton]'") from error
+    raise ImportError(f"floatsim.triton needs Triton: {install_command('triton')}") from error
 
 from floatsim.triton.errors import UndefinedOperationError
 from floatsim.triton.interpreter import interpret

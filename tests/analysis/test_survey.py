@@ -444,7 +444,7 @@ def test_report_as_a_tidy_table(shipped):
 
 def test_to_pandas_without_pandas(shipped, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
+    with pytest.raises(ImportError, match='pip install "pandas>='):
         shipped.to_pandas()
 
 

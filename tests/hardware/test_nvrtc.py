@@ -29,7 +29,7 @@ from floatsim.hardware.tables.ptx_scalar import SCALARS
 pytestmark = pytest.mark.full
 
 REQUIRED = os.environ.get("FLOATSIM_REQUIRE_NVRTC") == "1"
-HINT = "pip install 'floatsim[nvrtc]'"
+HINT = "pip install -e '.[nvrtc]'"
 
 
 def missing(what: str) -> None:

@@ -1,6 +1,6 @@
 """The quantized weights of safetensors files, compared with the packages that made them: digests, installed packages.
 
-`pip install "floatsim[checkpoints]"` installs packages of the comparison.
+`pip install -e ".[checkpoints]"` installs packages of the comparison.
 """
 
 from __future__ import annotations

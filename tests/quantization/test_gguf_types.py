@@ -1,6 +1,6 @@
 """The storage types of GGUF files, compared with the packages gguf and libgguf: stored digests, and installed packages.
 
-`pip install "floatsim[gguf]"` installs the packages.
+`pip install -e ".[gguf]"` installs the packages.
 """
 
 from __future__ import annotations

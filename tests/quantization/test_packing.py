@@ -1,6 +1,6 @@
 """Packed codes: every layout against the loop that its library publishes, round trips, and clear errors.
 
-A comparison with the package compressed-tensors needs `pip install "floatsim[quantizers]"`.
+A comparison with the package compressed-tensors needs `pip install -e ".[quantizers]"`.
 """
 
 from __future__ import annotations

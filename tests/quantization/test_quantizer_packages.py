@@ -1,6 +1,6 @@
 """`fs.quantize_blocks` compared with published packages, bit for bit, where they are installed.
 
-They are no dependencies of the tests: `pip install "floatsim[quantizers]"`. microxcaling is in no package index. Its
+They are no dependencies of the tests: `pip install -e ".[quantizers]"`. microxcaling is in no package index. Its
 repository, github.com/microsoft/microxcaling, has the package mx.
 """
 

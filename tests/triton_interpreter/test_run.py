@@ -65,7 +65,7 @@ def test_without_triton():
     code = "import sys; sys.modules['triton'] = None; import floatsim.triton"
     found = run("-c", code)
     assert found.returncode
-    assert "floatsim.triton needs Triton: pip install 'floatsim[triton]'" in found.stderr
+    assert 'floatsim.triton needs Triton: pip install "torch>=2.7" "triton>=' in found.stderr
 
 
 KERNELS = """

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floatsim._extras import install_command
 from floatsim.accumulation import Accumulation, AccumulationLike, as_accumulation, parse, tensor_cores
 from floatsim.arrays.events.counts import Counts
 from floatsim.formats import FloatFormat
@@ -170,7 +171,7 @@ class SurveyReport:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+            raise ImportError(f"to_pandas() needs pandas: {install_command('pandas')}") from error
         return pandas.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from floatsim._extras import install_command
 from floatsim._warnings import warn
 from floatsim.formats import FloatFormat, as_format
 from floatsim.formats._validation import HINTS, refuse_unknown_keyword
@@ -79,7 +80,7 @@ def _from_dlpack(x: Any) -> NDArray[Any] | None:
         except ImportError:
             raise TypeError(
                 f"an array of {_library(x)} is on a GPU, and reading it needs CuPy, which is not installed: "
-                "pip install '.[cuda13x]' in a checkout of floatsim, or copy the array to the host"
+                f"{install_command('cuda13x')}, or copy the array to the host"
             ) from None
         array: NDArray[Any] = cupy.from_dlpack(x).get()
         return array
@@ -193,7 +194,7 @@ def imported(library: str) -> ModuleType:
     try:
         return importlib.import_module(library)
     except ImportError:
-        raise ImportError(f"{library} is not installed: pip install 'floatsim[{library.partition('.')[0]}]'") from None
+        raise ImportError(f"{library} is not installed: {install_command(library.partition('.')[0])}") from None
 
 
 def _from_torch(x: Any) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from floatsim._extras import install_command
 from floatsim.arrays.call import backends
 from floatsim.arrays.events.cancellation import Cancelled
 from floatsim.arrays.events.counts import (
@@ -163,7 +164,7 @@ class Log:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+            raise ImportError(f"to_pandas() needs pandas: {install_command('pandas')}") from error
         if by == "operation":
             return pandas.DataFrame.from_dict(self.to_dict(), orient="index", columns=self._columns())
         records = self.records()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from floatsim._extras import install_command
 from floatsim.hardware.protocol import DeviceIdentity
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Cuda", "NoCuPyError", "UnavailableError", "cuda_version", "driver_version"]
 
 _NO_CUPY = (
-    "backend='hardware' needs CuPy, which is not installed: pip install '.[cuda13x]' in a checkout of floatsim "
-    "('.[cuda12x]' for a CUDA 12 driver)"
+    f"backend='hardware' needs CuPy, which is not installed: {install_command('cuda13x')}, "
+    f"or for a CUDA 12 driver {install_command('cuda12x')}"
 )
 
 

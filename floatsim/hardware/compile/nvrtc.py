@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from floatsim._extras import install_command
 from floatsim.hardware.compile.machine_code import CachedProgram, Cubin
 from floatsim.hardware.tables.compute_capability import capability_of, is_family
 
@@ -30,8 +31,8 @@ __all__ = ["CompileError", "Compiler", "Cubin", "build", "compilers", "rejected"
 
 _OPTIONS = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 _MISSING = (
-    "no CUDA compiler was found: install NVRTC (`pip install nvidia-cuda-nvrtc`, or `pip install '.[cuda13x]'` in a "
-    "checkout of floatsim), or put nvcc on the PATH"
+    "no CUDA compiler was found: install NVRTC (pip install nvidia-cuda-nvrtc) or CuPy with it: "
+    f"{install_command('cuda13x')}, or put nvcc on the PATH"
 )
 
 
