@@ -23,12 +23,13 @@ from floatsim.torch.quantizers import FakeQuantize, fake_quantize
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
-from floatsim.training import Gemm, Op, Policy
+from floatsim.training import Cache, Gemm, Op, Policy
 
 __all__ = [
     "KINDS",
     "Blame",
     "BlameStep",
+    "Cache",
     "Definition",
     "Delayed",
     "Difference",

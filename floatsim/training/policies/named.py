@@ -194,13 +194,16 @@ POLICY_MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "masters": {"weights": "fp32", "state": "fp32"},
         "stochastic": {"weight_rounding": "stochastic"},
         "kahan": {"kahan": True},
+        "fp8-cache": {"cache": "e4m3"},
+        "int8-cache": {"cache": "int8"},
+        "int4-cache": {"cache": "int4"},
     }
 )
-"""The fields of a policy that "+scaling", "+masters", "+stochastic" and "+kahan" after a name change.
+"""The fields of a policy that "+scaling", "+masters" and others after a name change.
 
 >>> import floatsim as fs
 >>> list(fs.training.POLICY_MODIFIERS)
-['scaling', 'masters', 'stochastic', 'kahan']
+['scaling', 'masters', 'stochastic', 'kahan', 'fp8-cache', 'int8-cache', 'int4-cache']
 """
 
 PolicyLike: TypeAlias = Policy | str
@@ -214,7 +217,8 @@ def as_policy(policy: PolicyLike) -> Policy:
     policy : Policy or str
         A name of `fs.training.POLICIES` in any case, or "O0" to "O3", "fp8-delayed", "fp8-current", "fp8-block". After
         a "+", modifiers: "scaling" (dynamic loss scaling), "masters" (FP32 master weights and moments), "stochastic"
-        (stochastic rounding of the update of weights), "kahan" (compensated updates).
+        (stochastic rounding of the update of weights), "kahan" (compensated updates), "fp8-cache", "int8-cache", "int4-cache" (how attention stores
+        keys and values: E4M3, or integers with a scale for each token and head).
 
     Returns
     -------
