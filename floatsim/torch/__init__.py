@@ -19,6 +19,7 @@ from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
 from floatsim.torch.layer_blame import Blame, BlameStep, blame
 from floatsim.torch.layer_sensitivity import LayerSensitivity, Sensitivity, sensitivity
+from floatsim.torch.policy_costs import Costs, PolicyCost, costs
 from floatsim.torch.quantizers import FakeQuantize, fake_quantize
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
@@ -30,6 +31,7 @@ __all__ = [
     "Blame",
     "BlameStep",
     "Cache",
+    "Costs",
     "Definition",
     "Delayed",
     "Difference",
@@ -41,6 +43,7 @@ __all__ = [
     "Op",
     "Place",
     "Policy",
+    "PolicyCost",
     "Recording",
     "Report",
     "Row",
@@ -49,6 +52,7 @@ __all__ = [
     "TwinReport",
     "blame",
     "check_twin",
+    "costs",
     "emulate",
     "fake_quantize",
     "matmul",

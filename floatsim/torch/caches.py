@@ -141,7 +141,8 @@ class Caches:
 
     def _take(self, cache: Any) -> None:
         """Let a cache object store tokens in the form of the cache until the end of the emulation."""
-        if not _stores_tokens(type(cache)) or id(cache) in self._objects:
+        kind: Any = type(cache)
+        if not _stores_tokens(kind) or id(cache) in self._objects:
             return
         held = getattr(cache, "__dict__", {})
         before = held.get("update")
@@ -244,7 +245,7 @@ class Caches:
         result = _Replaced.apply(x, made, functools.partial(self._back, spec, part) if turns else None)
         fmt = numbers.format if contains(own, numbers.format) else own
         write_tag(result, Tag(owner, fmt, _TURNED if turns else _STORED))
-        return result  # type: ignore[no-any-return]
+        return result
 
     def _note(self, x: Any, spec: Cache, part: str) -> None:
         """Write the tag of stored keys or values that a cache object returned."""
@@ -264,7 +265,7 @@ class Caches:
         made = tensor_of(turned(x, inverse), x.dtype)
         result = _Replaced.apply(x, made, functools.partial(self._back, spec, part, inverse=not inverse))
         write_tag(result, Tag(self.owner, fmt, role))
-        return result  # type: ignore[no-any-return]
+        return result
 
     def _back(self, spec: Cache, part: str, gradient: torch.Tensor, inverse: bool = True) -> torch.Tensor:
         """Return the gradient by a tensor that was rotated."""

@@ -825,7 +825,7 @@ def emulate(
 
 
 def emulate_part(policy: Policy, model: torch.nn.Module) -> AbstractContextManager[Run]:
-    """Return `emulate` without counts, for a layer of a model: a `cache` that no attention of the layer uses is no error.
+    """Return `emulate` for a layer of a model, without counts. A `cache` may be without attention in the layer.
 
     >>> layer = torch.nn.Linear(2, 1)
     >>> with emulate_part(as_policy("bf16+fp8-cache"), layer):

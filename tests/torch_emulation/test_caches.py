@@ -171,7 +171,8 @@ def test_gradients_pass_straight_through_and_are_rotated_back():
         return found
 
     exact = gradients("fp32")
-    for found, wanted in zip(gradients(ft.Policy(cache=ft.Cache("fp32", rotate=8, rotate_values=4))), exact, strict=True):
+    turned = gradients(ft.Policy(cache=ft.Cache("fp32", rotate=8, rotate_values=4)))
+    for found, wanted in zip(turned, exact, strict=True):
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     for found, wanted in zip(gradients(ft.Policy(cache=ft.Cache("e4m3", rotate=8))), exact, strict=True):
         assert 0 < (found - wanted).norm() < 0.2 * wanted.norm()
@@ -180,12 +181,12 @@ def test_gradients_pass_straight_through_and_are_rotated_back():
 def test_attention_step_by_step_uses_the_cache_object_and_refuses_rotations():
     model, x = decoder(step_by_step=True)
     one, _ = decoder()
-    found, stored, _ = decoded(model, x, ft.Policy(cache="e4m3"))
+    _, stored, _ = decoded(model, x, ft.Policy(cache="e4m3"))
     _, same, _ = decoded(one, x, ft.Policy(cache="e4m3"))
     assert all(map(torch.equal, stored.layers[0], same.layers[0]))
     with pytest.raises(ValueError, match="nothing was stored: no attention ran"), ft.emulate("bf16+fp8-cache", model):
         model(x)
-    with pytest.raises(NotImplementedError, match="not for bmm.*attn_implementation='sdpa'"):
+    with pytest.raises(NotImplementedError, match=r"not for bmm.*attn_implementation='sdpa'"):
         decoded(model, x, ft.Policy(cache=ft.Cache("e4m3", rotate=16)))
 
 
@@ -291,7 +292,10 @@ def test_head_sizes_and_objects_that_do_not_fit():
             object.__setattr__(self, name, value)
 
     model, x = decoder()
-    with ft.emulate(ft.Policy(cache="int8"), model), pytest.raises(TypeError, match="Fixed takes no attribute `update`"):
+    with (
+        ft.emulate(ft.Policy(cache="int8"), model),
+        pytest.raises(TypeError, match="Fixed takes no attribute `update`"),
+    ):
         model(x, Fixed())
 
 

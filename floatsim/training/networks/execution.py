@@ -163,8 +163,8 @@ class Execution:
             )
         if self.policy.has_cache:
             raise ValueError(
-                "cache= is for the attention of PyTorch models: ft.emulate; the networks of the laboratory keep no keys "
-                "and values"
+                "cache= is for the attention of PyTorch models: ft.emulate; the networks of the laboratory keep no "
+                "keys and values"
             )
         self.step, self.trace, self.bad = 0, list[TraceRow](), None
         self.watch: Callable[[str, FloatArray], None] | None = None

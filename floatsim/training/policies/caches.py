@@ -82,7 +82,9 @@ def _check_one_token(scheme: Scheme, text: str, argument: str, scale: float | No
         return
     if scheme.block == "tensor":
         why = "has one scale for all tokens, and a cache gets them one after the other"
-        use = f"fs.quantization.Scheme({scheme.format.name.lower()!r}, block='row'), or give key_scale= and value_scale="
+        use = (
+            f"fs.quantization.Scheme({scheme.format.name.lower()!r}, block='row'), or give key_scale= and value_scale="
+        )
     elif scheme.block[0] != 1:
         why = "has blocks of several tokens, and a cache gets them one after the other"
         use = "blocks in a row, such as 'mxfp8', 'w8a8' or fs.quantization.Scheme('int4', block=32)"
@@ -121,8 +123,8 @@ class Cache:
     values : format, scheme or None
         How values are stored. Default: as keys.
     key_scale, value_scale : float, optional
-        A calibrated scale, for one format: `fs.quantize_blocks(x, format, scale=...)`, which saturates. With a scheme of
-        NVFP4 it is the second scale, `tensor_scale=`.
+        A calibrated scale, for one format: `fs.quantize_blocks(x, format, scale=...)`, which saturates. With a scheme
+        of NVFP4 it is the second scale, `tensor_scale=`.
     rotate : int
         Keys and queries are rotated first: a Hadamard transform of blocks of so many elements along the head size, a
         power of two that divides it. The exact products of queries and keys stay. 0: no rotation.
@@ -264,8 +266,8 @@ class Cache:
         with plain():
             if scale is None:
                 return as_float_array(how.quantized(turned)[0].dequantize(), part)
-            word = "tensor_scale" if how.of.rule in TENSOR_RULES else "scale"
-            found = quantize_blocks(turned, how.of, **{word: scale})
+            given_scale: dict[str, Any] = {"tensor_scale" if how.of.rule in TENSOR_RULES else "scale": scale}
+            found = quantize_blocks(turned, how.of, **given_scale)
             return as_float_array(found.dequantize(), part)
 
     def __repr__(self) -> str:
