@@ -21,16 +21,19 @@ from floatsim.torch.blocks import Linear, matmul, quantize
 from floatsim.torch.emulation import emulate
 from floatsim.torch.layer_blame import Blame, BlameStep, blame
 from floatsim.torch.layer_sensitivity import LayerSensitivity, Sensitivity, sensitivity
+from floatsim.torch.policy_costs import Costs, PolicyCost, costs
 from floatsim.torch.quantizers import FakeQuantize, fake_quantize
 from floatsim.torch.run import Event, Report, Row, Run
 from floatsim.torch.scaling import Delayed
 from floatsim.torch.twin import KINDS, Definition, Difference, Place, Recording, TwinReport, check_twin, record_twin
-from floatsim.training import Gemm, Op, Policy
+from floatsim.training import Cache, Gemm, Op, Policy
 
 __all__ = [
     "KINDS",
     "Blame",
     "BlameStep",
+    "Cache",
+    "Costs",
     "Definition",
     "Delayed",
     "Difference",
@@ -42,6 +45,7 @@ __all__ = [
     "Op",
     "Place",
     "Policy",
+    "PolicyCost",
     "Recording",
     "Report",
     "Row",
@@ -50,6 +54,7 @@ __all__ = [
     "TwinReport",
     "blame",
     "check_twin",
+    "costs",
     "emulate",
     "fake_quantize",
     "matmul",

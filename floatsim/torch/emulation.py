@@ -24,6 +24,7 @@ from floatsim.formats import FP32, FP64, FloatFormat
 from floatsim.formats._validation import as_flag, as_index, with_keyword_hints
 from floatsim.formats.rounding import Rounding
 from floatsim.formats.value_sets import contains
+from floatsim.torch.caches import Caches
 from floatsim.torch.call import Call, Rehearsal, floats_of, tensors_of
 from floatsim.torch.decisions import Resolved, line, resolve
 from floatsim.torch.devices import cast, choices_of, entry_on
@@ -42,7 +43,7 @@ from floatsim.training.policies.conversions import with_cuda_nan
 from floatsim.training.policies.named import POLICIES, PolicyLike, as_policy
 from floatsim.training.policies.policy import Decision, Policy, widest
 
-__all__ = ["emulate"]
+__all__ = ["emulate", "emulate_part"]
 
 _ACTIVE: list[Any] = []
 """The emulation at work. There is at most one: emulations do not nest."""
@@ -97,6 +98,7 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
         self.run = Run(scaler=LossScaler(policy.loss_scale), _emulation=self)
         self.modules = Modules(self, model)
         self.storage = Storage(self, policy, model, self.stream)
+        self.caches = Caches(self, model) if policy.has_cache else None
         self.bookkeeping = 0
         self.paused = False
         self._entries: dict[Any, Entry] = {}
@@ -445,6 +447,8 @@ class Emulation(TorchDispatchMode):  # type: ignore[misc]
             if not any(x.numel() for x in floats_of(empty if isinstance(empty, tuple) else [empty])):
                 return empty
         operation, module, backward, first_gradient = self._place(entry)
+        if self.caches is not None:
+            self.caches.check(entry.name, tags)
         update = self.storage.in_step
         dimensions = [x.ndim for x in tensors]
         weak = 0 in dimensions and any(dimensions)
@@ -768,8 +772,9 @@ def emulate(
     TypeError
         For other arguments.
     ValueError
-        For unknown policies, and if a key of the `modules` of your own policy fits no module of the model. The message
-        has the nearest match. Also for tensors that are not dense in host memory, for a format that the dtype of a
+        For unknown policies, and if a key of `modules` or `cache` of your own policy fits no module of the model. The
+        message has the nearest match. At the end of the block if the policy has a `cache`, operations ran, and no keys
+        and values were stored. Also for tensors that are not dense in host memory, for a format that the dtype of a
         tensor does not contain, and for a policy with `kahan`.
     RuntimeError
         Inside another `emulate`.
@@ -819,9 +824,22 @@ def emulate(
     return _emulation(found, model, strict, count)
 
 
+def emulate_part(policy: Policy, model: torch.nn.Module) -> AbstractContextManager[Run]:
+    """Return `emulate` for a layer of a model, without counts. A `cache` may be without attention in the layer.
+
+    >>> layer = torch.nn.Linear(2, 1)
+    >>> with emulate_part(as_policy("bf16+fp8-cache"), layer):
+    ...     _ = layer(torch.ones(1, 2))
+    """
+    emulate(policy, model, count=0)  # its checks
+    return _emulation(policy, model, False, 0, whole=False)
+
+
 @contextmanager
-def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, count: int) -> Iterator[Run]:
-    """Enter an emulation, and leave it again."""
+def _emulation(
+    policy: Policy, model: torch.nn.Module | None, strict: bool, count: int, whole: bool = True
+) -> Iterator[Run]:
+    """Enter an emulation, and leave it again. One of a whole model stores keys and values if its policy has a cache."""
     if _ACTIVE:
         raise RuntimeError("ft.emulate does not nest: an emulation is at work already; run.pause() interrupts it")
     mode = Emulation(policy, model, strict, count)
@@ -835,9 +853,13 @@ def _emulation(policy: Policy, model: torch.nn.Module | None, strict: bool, coun
         mode.storage.start()
         stack.enter_context(followed(model, mode.modules))
         stack.enter_context(choices_of(policy.device, mode.unverified, mode.as_part))
+        if mode.caches is not None:
+            stack.enter_context(mode.caches.at_work())
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(threads_warn(mode))
         stack.enter_context(one_line(_COMPILES))
         stack.enter_context(mode)
         yield mode.run
+        if mode.caches is not None and whole:
+            mode.caches.check_end()

@@ -25,7 +25,7 @@ from floatsim.quantization.integer import IntegerFormat
 from floatsim.quantization.lookup import LookupFormat
 from floatsim.quantization.scheme import Scheme
 from floatsim.quantization.whole_model import NamedScheme, as_model_scheme, quantize_model
-from floatsim.torch.emulation import emulate
+from floatsim.torch.emulation import emulate, emulate_part
 from floatsim.torch.modules import parameter_names, paths
 from floatsim.torch.tensors import is_float
 from floatsim.training import POLICIES, Gemm, Op, Policy, as_policy
@@ -120,19 +120,21 @@ def _named_format(name: str) -> FloatFormat | None:
         return None
 
 
-def as_candidates(given: Any) -> list[Candidate]:
+def as_candidates(given: Any, argument: str = "formats") -> list[Candidate]:
     """Return candidates as a list, from one, several, or a mapping of names to them. Names are unique."""
     if isinstance(given, Mapping):
-        found = [as_candidate(x, str(name), f"formats[{name!r}]") for name, x in given.items()]
+        found = [as_candidate(x, str(name), f"{argument}[{name!r}]") for name, x in given.items()]
     elif isinstance(given, list | tuple):
-        found = [as_candidate(x) for x in given]
+        found = [as_candidate(x, argument=argument) for x in given]
     else:
-        found = [as_candidate(given)]
+        found = [as_candidate(given, argument=argument)]
     if not found:
-        raise ValueError("formats is empty; give a format, a scheme or a policy, such as 'e4m3', 'int4' or 'te-fp8'")
+        raise ValueError(
+            f"{argument} is empty; give a format, a scheme or a policy, such as 'e4m3', 'int4' or 'te-fp8'"
+        )
     names = [each.name for each in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"formats: two have the name {twice!r}; give a mapping of names to them")
+        raise ValueError(f"{argument}: two have the name {twice!r}; give a mapping of names to them")
     return found
 
 
@@ -386,7 +388,7 @@ class LayerRuns:
 
         @contextmanager
         def context() -> Iterator[None]:
-            with _kept_weights(layer, policy), _emulated(policy, layer, overflowed):
+            with _kept_weights(layer, policy), _emulated(policy, layer, overflowed, whole=False):
                 yield
 
         return _with(context)
@@ -396,26 +398,37 @@ class LayerRuns:
         layer = self.layers[path]
         root = "" if layer is self.model else f"{path}."
         inside = dict(self._inside(layer, path, root))
-        modules: dict[str, Any] = {}
-        parts = path.split(".")
-        around = [".".join(parts[: n + 1]) for n in range(len(parts))]
-        for pattern, value in policy.modules.items():
-            own = self._local(value, path, index) if isinstance(value, Policy) else value
-            if fits(pattern, around):
-                modules.setdefault("*", own)
-                break
-            modules |= {local: own for local, full in inside.items() if fits(pattern, [full]) and local not in modules}
+        modules = {
+            local: self._local(value, path, index) if isinstance(value, Policy) else value
+            for local, value in _localized(policy.modules, path, inside).items()
+        }
+        cache: Any = policy.cache
+        if isinstance(cache, Mapping):
+            cache = _localized(cache, path, inside) or None
         at_use: Any = policy.weights_at_use
         if isinstance(at_use, Mapping):
             mine = {name: self._names[id(x)] for name, x in layer.named_parameters()}
             at_use = {name: policy.weight_at_use(*names) for name, names in mine.items()}
         seed = _seed_of_layer(policy.seed, index)
-        return replace(policy, modules=modules, weights_at_use=at_use, seed=seed, name="")
+        return replace(policy, modules=modules, weights_at_use=at_use, cache=cache, seed=seed, name="")
 
     @staticmethod
     def _inside(layer: torch.nn.Module, path: str, root: str) -> Iterable[tuple[str, str]]:
         for local, _ in layer.named_modules():
             yield (local or type(layer).__name__), (root + local if local else path)
+
+
+def _localized(rules: Mapping[str, Any], path: str, inside: Mapping[str, str]) -> dict[str, Any]:
+    """Return rules for modules by their paths inside of a layer, the first that fits, for rules of the whole model."""
+    parts = path.split(".")
+    around = [".".join(parts[: n + 1]) for n in range(len(parts))]
+    found: dict[str, Any] = {}
+    for pattern, value in rules.items():
+        if fits(pattern, around):
+            found.setdefault("*", value)
+            break
+        found |= {local: value for local, full in inside.items() if fits(pattern, [full]) and local not in found}
+    return found
 
 
 def _seed_of_layer(seed: int | RandomGenerator, index: int) -> int | RandomGenerator:
@@ -462,9 +475,9 @@ def _wrapped(layer: torch.nn.Module, wrapper: Callable[..., Any]) -> Iterator[No
 
 
 @contextmanager
-def _emulated(policy: Any, module: torch.nn.Module, overflowed: list[bool]) -> Iterator[None]:
+def _emulated(policy: Any, module: torch.nn.Module, overflowed: list[bool], whole: bool = True) -> Iterator[None]:
     """Run a block under a policy, and note whether an operation overflowed."""
-    with emulate(policy, module, count=0) as run:
+    with emulate(policy, module, count=0) if whole else emulate_part(policy, module) as run:
         yield
     overflowed.append(run.first("overflow") is not None)
 

@@ -17,7 +17,7 @@ from floatsim.torch.layer_runs import Candidate, CandidateLike, LayerRuns, as_ca
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LayerSensitivity", "Sensitivity", "sensitivity"]
+__all__ = ["LayerSensitivity", "Sensitivity", "finite", "number_text", "sensitivity"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,12 @@ class LayerSensitivity:
     overflowed: bool
 
 
-def _number(x: float | None) -> str:
+def number_text(x: float | None) -> str:
+    """Return an error as a text of a table.
+
+    >>> number_text(0.25), number_text(0.0), number_text(float("nan"))
+    ('2.50e-01', '0', '-')
+    """
     return "-" if x is None or math.isnan(x) else "0" if x == 0 else "inf" if math.isinf(x) else f"{x:.2e}"
 
 
@@ -133,13 +138,13 @@ class Sensitivity:
             first = next(row for row in found if row is not None)
             cells = [layer, first.kind, str(first.weights)]
             for row in found:
-                alone = "-" if row is None else _number(row.alone) + "!" * row.overflowed
-                cells += [alone, *([_number(None if row is None else row.others)] if reverse else [])]
+                alone = "-" if row is None else number_text(row.alone) + "!" * row.overflowed
+                cells += [alone, *([number_text(None if row is None else row.others)] if reverse else [])]
             table.append(tuple(cells))
         for text, errors in (("all layers", self.every), ("whole model", self.whole)):
             cells = [text, "", ""]
             for name in self.every:
-                cells += [_number(errors[name]), *([""] if reverse else [])]
+                cells += [number_text(errors[name]), *([""] if reverse else [])]
             table.append(tuple(cells))
         return table
 
@@ -155,8 +160,8 @@ class Sensitivity:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as dicts, lists, texts and numbers, for JSON. A number that is not finite is None."""
-        rows = [{key: _finite(x) for key, x in asdict(row).items()} for row in self.rows]
-        errors = {name: {key: _finite(x) for key, x in getattr(self, name).items()} for name in ("every", "whole")}
+        rows = [{key: finite(x) for key, x in asdict(row).items()} for row in self.rows]
+        errors = {name: {key: finite(x) for key, x in getattr(self, name).items()} for name in ("every", "whole")}
         return {"rows": rows, **errors, "label": self.label, "runs": self.runs}
 
     def to_pandas(self) -> Any:
@@ -188,7 +193,12 @@ class Sensitivity:
         )  # fmt: skip
 
 
-def _finite(x: Any) -> Any:
+def finite(x: Any) -> Any:
+    """Return None for a number that is not finite, for JSON.
+
+    >>> finite(float("inf")), finite(0.5), finite("head")
+    (None, 0.5, 'head')
+    """
     return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
@@ -214,10 +224,11 @@ def sensitivity(
     formats : format, scheme or policy, list or mapping
         What a layer runs in. A list has several, a mapping names them. Each is
 
-        - a policy, or its name ("bf16", "te-fp8", "mxfp8", "autocast-bf16"): as in `ft.emulate`;
+        - a policy, or its name ("bf16", "te-fp8", "mxfp8", "w8a8"): as in `ft.emulate`. A `cache` acts in layers that
+          contain attention, such as those of `layers="blocks.*"`, and in the whole model;
         - a floating-point format ("e4m3", "tf32"): every operation of the layer in this format, sums in FP32;
         - an `ft.Op`, or an `ft.Gemm` for the matrix products of the layer only;
-        - a scheme of quantization or its name ("int4", "nf4", "q4_k", "w8a8", a Scheme): the weights with two axes or
+        - a scheme of quantization or its name ("int4", "nf4", "q4_k", a Scheme): the weights with two axes or
           more are quantized as in `fs.quantization.quantize_model`, and the arithmetic is PyTorch's.
 
         Names are read in this order: "mxfp8" is the policy, and `fs.quantization.SCHEMES["mxfp8"]` the scheme.

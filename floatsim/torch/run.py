@@ -311,6 +311,8 @@ class Run:
         The operations that ran natively, with their calls. Their results were rounded to the policy's format.
     operations : Counter of str
         The operations that were emulated, with their calls.
+    cached : Counter of str
+        Under a policy with a `cache`, the paths of the modules whose keys or values were stored, with the calls.
     unverified : Counter of Unverified
         Under a policy with a `device`, the operations that are not known to have the bits of the device, with their
         calls. Empty: every operation was compared with recordings of the device.
@@ -329,6 +331,7 @@ class Run:
     step: int = 0
     uncovered: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    cached: Counter[str] = field(default_factory=Counter)
     unverified: Counter[Unverified] = field(default_factory=Counter)
     scaler: Any = None
     _rows: dict[Site, Row] = field(default_factory=dict, repr=False)

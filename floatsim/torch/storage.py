@@ -20,7 +20,7 @@ from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of,
 from floatsim.training.policies.policy import Policy
 from floatsim.training.policies.storage import store
 
-__all__ = ["OPTIMIZER", "Storage"]
+__all__ = ["OPTIMIZER", "Detached", "Storage"]
 
 OPTIMIZER = "optimizer"
 """The place of the operations of an optimizer whose weight is not known, and of all of them in the table of a run."""
@@ -115,7 +115,7 @@ class Storage:
 
     def __reduce__(self) -> Any:
         """Pickle no emulation: the hooks of a model that is saved in a block do nothing when it is loaded."""
-        return _Detached, ()
+        return Detached, ()
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -274,10 +274,10 @@ def _moments_of(optimizer: Any, parameter: torch.Tensor) -> Iterator[torch.Tenso
             yield from filter(is_float, each if isinstance(each, list | tuple) else [each])
 
 
-class _Detached:
+class Detached:
     """The owner of hooks in a model that was saved inside an emulation, and is loaded outside."""
 
     def _ignored(self, *_: Any) -> None:
         pass
 
-    _before_forward = _when_known = _keep_gradient = _ignored
+    _before_forward = _when_known = _keep_gradient = _look = _ignored

@@ -29,6 +29,7 @@ _HOMES = {
     ".policies.operations": "OPERATIONS operation_names",
     ".optimizers.optimizers": "Adam AdamW OPTIMIZERS Optimizer RMSProp SGD as_optimizer",
     ".policies.storage": "DYNAMIC8 DYNAMIC8_UNSIGNED as_storage",
+    ".policies.caches": "Cache",
     ".policies.policy": "Policy",
     ".policies.rules": "Gemm Op SCALINGS Scaler Scaling",
     ".policies.named": "POLICIES POLICY_ALIASES POLICY_MODIFIERS as_policy",

@@ -20,6 +20,7 @@ from floatsim.training.optimizers.gradients import (
 )
 from floatsim.training.optimizers.optimizers import Adam, AdamW, OPTIMIZERS, Optimizer, RMSProp, SGD, as_optimizer
 from floatsim.training.policies.arithmetic import Arithmetic
+from floatsim.training.policies.caches import Cache
 from floatsim.training.policies.named import POLICIES, POLICY_ALIASES, POLICY_MODIFIERS, as_policy
 from floatsim.training.policies.operations import OPERATIONS, operation_names
 from floatsim.training.policies.policy import Policy
@@ -36,16 +37,17 @@ from floatsim.training.scaling.schemes import ProductScheme, SchemeScaling
 from floatsim.training.scaling.tensor_scaling import CurrentScaling, DelayedScaling, current_scale
 
 __all__ = [
-    "Adam", "AdamW", "ApexLossScaler", "Arithmetic", "BlockScaling", "CurrentScaling", "DYNAMIC8", "DYNAMIC8_UNSIGNED",
-    "Data", "DeepSpeedLossScaler", "DelayedScaling", "Execution", "Gemm", "GradScaler", "GradientReduction",
-    "KerasLossScaler", "LayerLossScales", "LossScaler", "MXScaling", "MixedPrecision", "Monitor", "NVFP4Scaling",
-    "Network", "OPERATIONS", "OPTIMIZERS", "Op", "Optimizer", "POLICIES", "POLICY_ALIASES", "POLICY_MODIFIERS",
-    "Policy", "PowerSGD", "ProductScheme", "REDUCTIONS", "RMSProp", "RandomK", "SCALINGS", "SCALING_METHODS", "SGD",
-    "Scaler", "Scaling", "SchemeScaling", "SpikePolicy", "SpikeState", "StaticLossScaler", "TopK", "Trainer",
-    "TransformerShape", "accumulate_gradients", "all_reduce", "as_loss_scaler", "as_network", "as_optimizer",
-    "as_policy", "as_scaling", "as_storage", "clip_by_global_norm", "compare_policies", "compressed_all_reduce",
-    "current_scale", "digits_data", "first_non_finite", "fp8_all_reduce", "fsdp_divide_factors", "global_norm",
-    "gradient_agreement", "memory_table", "mlp", "operation_names", "overflowed", "recommend_format",
-    "reduce_gradients", "reduce_scatter", "replay", "ring_chunks", "shrink_embedding", "shrink_gradient",
-    "skipped_batches", "small_cnn", "tensor_statistics", "train", "transformer_block", "update_statistics",
+    "Adam", "AdamW", "ApexLossScaler", "Arithmetic", "BlockScaling", "Cache", "CurrentScaling", "DYNAMIC8",
+    "DYNAMIC8_UNSIGNED", "Data", "DeepSpeedLossScaler", "DelayedScaling", "Execution", "Gemm", "GradScaler",
+    "GradientReduction", "KerasLossScaler", "LayerLossScales", "LossScaler", "MXScaling", "MixedPrecision", "Monitor",
+    "NVFP4Scaling", "Network", "OPERATIONS", "OPTIMIZERS", "Op", "Optimizer", "POLICIES", "POLICY_ALIASES",
+    "POLICY_MODIFIERS", "Policy", "PowerSGD", "ProductScheme", "REDUCTIONS", "RMSProp", "RandomK", "SCALINGS",
+    "SCALING_METHODS", "SGD", "Scaler", "Scaling", "SchemeScaling", "SpikePolicy", "SpikeState", "StaticLossScaler",
+    "TopK", "Trainer", "TransformerShape", "accumulate_gradients", "all_reduce", "as_loss_scaler", "as_network",
+    "as_optimizer", "as_policy", "as_scaling", "as_storage", "clip_by_global_norm", "compare_policies",
+    "compressed_all_reduce", "current_scale", "digits_data", "first_non_finite", "fp8_all_reduce",
+    "fsdp_divide_factors", "global_norm", "gradient_agreement", "memory_table", "mlp", "operation_names", "overflowed",
+    "recommend_format", "reduce_gradients", "reduce_scatter", "replay", "ring_chunks", "shrink_embedding",
+    "shrink_gradient", "skipped_batches", "small_cnn", "tensor_statistics", "train", "transformer_block",
+    "update_statistics",
 ]

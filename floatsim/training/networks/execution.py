@@ -161,6 +161,11 @@ class Execution:
                 f"policy {self.policy.name!r} computes as the kernels of a GPU ({self.policy.device}), for models of "
                 "PyTorch: ft.emulate; these networks take policies without a device"
             )
+        if self.policy.has_cache:
+            raise ValueError(
+                "cache= is for the attention of PyTorch models: ft.emulate; the networks of the laboratory keep no "
+                "keys and values"
+            )
         self.step, self.trace, self.bad = 0, list[TraceRow](), None
         self.watch: Callable[[str, FloatArray], None] | None = None
         self.stream = RandomStream(self.policy.seed)

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from floatsim.formats._validation import name_hint
+from floatsim.quantization.integer import INT4
+from floatsim.quantization.scheme import Scheme
 from floatsim.training.policies.policy import Policy
 from floatsim.training.policies.rules import WIDEST, Gemm, Op
 
@@ -100,6 +102,15 @@ _HYBRID = Gemm(
     "e4m3", backward="e5m2", accumulate="hopper", backward_accumulate=_HOPPER_SPLIT, scaling="delayed", result="bf16"
 )
 
+_BESIDE_INTEGERS = "Everything else as in the policy native, for inference: backward products are in FP32"
+
+
+def _integer_products(name: str, linear: Gemm, source: str) -> Policy:
+    """Return a policy with integer products in linear layers, and the formats of the tensors beside them."""
+    return Policy(_PROMOTED, accumulate="fp32", rules={"linear": linear}, name=name, evidence=_METHODS,
+                  source=f"{source}. {_BESIDE_INTEGERS}")  # fmt: skip
+
+
 _NAMED = (
     Policy(Op("fp32"), accumulate="fp32", name="fp32", source="Every operation, tensor and sum in FP32",
            evidence="By definition."),
@@ -153,6 +164,17 @@ _NAMED = (
     _beside_linear("nvfp4", Gemm("e2m1", accumulate="blackwell", scaling="nvfp4", result="bf16"),
                    f"{_TE} NVFP4BlockScaling: E2M1 with an E4M3 scale for 16 elements, a random Hadamard transform, "
                    "and stochastic rounding of gradients"),
+    _integer_products("w8a8", Gemm("int8", scaling="row"),
+                      "INT8 products: one scale for each row of the input, and for each output of the weight"),
+    _integer_products("w8a8-smoothquant", Gemm("int8", scaling="smoothquant"),
+                      "SmoothQuant (arXiv 2211.10438) with alpha 0.5, then INT8 products as in w8a8"),
+    _integer_products("w4a8", Gemm("int8", weight="int4", scaling="row"),
+                      "INT8 inputs with one scale for each row, INT4 weights with one for each output"),
+    _integer_products("w4a8-smoothquant", Gemm("int8", weight="int4", scaling="smoothquant"),
+                      "SmoothQuant (arXiv 2211.10438) with alpha 0.5, then products as in w4a8"),
+    Policy(_PROMOTED, accumulate="fp32", weights_at_use=Scheme(INT4, 128), name="w4a16", evidence=_METHODS,
+           source="INT4 weights of linear and convolution layers in blocks of 128 with FP32 scales. "
+                  f"{_BESIDE_INTEGERS}"),
 )  # fmt: skip
 
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _NAMED})
@@ -180,6 +202,9 @@ POLICY_ALIASES: Mapping[str, str] = {
 """
 
 _SEVERAL = {
+    "int8": "w8a8 w8a8-smoothquant", "int4": "w4a16 w4a8 w4a8-smoothquant", "w4a4": "w4a8 w4a8-smoothquant nvfp4",
+    "smoothquant": "w8a8-smoothquant w4a8-smoothquant", "w8a16": "w4a16 w8a8",
+    "awq": "w4a16", "gptq": "w4a16", "llm-int8": "w8a8",
     "fp8": "te-fp8 mxfp8 te-fp8-current te-fp8-block deepseek", "fp6": "mxfp6", "fp4": "nvfp4 mxfp4",
     "mx": "mxfp8 mxfp6 mxfp4", "te": "te-fp8 te-fp8-current te-fp8-block mxfp8-te",
     "amp": "autocast-fp16 autocast-bf16",
@@ -194,13 +219,16 @@ POLICY_MODIFIERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "masters": {"weights": "fp32", "state": "fp32"},
         "stochastic": {"weight_rounding": "stochastic"},
         "kahan": {"kahan": True},
+        "fp8-cache": {"cache": "e4m3"},
+        "int8-cache": {"cache": "int8"},
+        "int4-cache": {"cache": "int4"},
     }
 )
-"""The fields of a policy that "+scaling", "+masters", "+stochastic" and "+kahan" after a name change.
+"""The fields of a policy that "+scaling", "+masters" and others after a name change.
 
 >>> import floatsim as fs
 >>> list(fs.training.POLICY_MODIFIERS)
-['scaling', 'masters', 'stochastic', 'kahan']
+['scaling', 'masters', 'stochastic', 'kahan', 'fp8-cache', 'int8-cache', 'int4-cache']
 """
 
 PolicyLike: TypeAlias = Policy | str
@@ -214,7 +242,8 @@ def as_policy(policy: PolicyLike) -> Policy:
     policy : Policy or str
         A name of `fs.training.POLICIES` in any case, or "O0" to "O3", "fp8-delayed", "fp8-current", "fp8-block". After
         a "+", modifiers: "scaling" (dynamic loss scaling), "masters" (FP32 master weights and moments), "stochastic"
-        (stochastic rounding of the update of weights), "kahan" (compensated updates).
+        (stochastic rounding of the update of weights), "kahan" (compensated updates), "fp8-cache", "int8-cache" and
+        "int4-cache" (attention stores keys and values in E4M3, or in integers with a scale for each token and head).
 
     Returns
     -------

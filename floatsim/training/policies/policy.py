@@ -23,6 +23,7 @@ from floatsim.formats.rounding import Rounding, RoundingLike, as_member
 from floatsim.formats.value_sets import contains
 from floatsim.quantization.scheme import SchemeLike
 from floatsim.training.policies.arithmetic import ROUNDINGS
+from floatsim.training.policies.caches import Cache, CacheLike, as_cache
 from floatsim.training.policies.operations import known_names, matches, operation_names, operation_of
 from floatsim.training.policies.rules import (
     SAME,
@@ -168,6 +169,11 @@ class Policy:
         weights.
     state : format or scheme, optional
         How the optimizer's moments are stored. Default: as the weights.
+    cache : format, scheme, Cache or mapping, optional
+        How the keys and values of attention are stored before they are used, for `ft.emulate`: "e4m3", "int8", a scheme
+        whose scales are those of one token, or a `Cache` with rotations or calibrated scales. A mapping of patterns to
+        these or None names modules, the first key that fits holds. A Policy in `modules` has its own. Default: as they
+        are.
     rounding : Rounding or str
         The rounding mode of operations: "ties_to_even", "stochastic" ...
     weight_rounding : Rounding or str
@@ -219,6 +225,7 @@ class Policy:
     gradients: FormatLike | None = None
     weight_gradients: FormatLike | None = None
     state: SchemeLike | None = None
+    cache: CacheLike | Mapping[str, CacheLike | None] | None = None
     rounding: RoundingLike = "ties_to_even"
     weight_rounding: RoundingLike = "ties_to_even"
     kahan: bool = False
@@ -254,7 +261,9 @@ class Policy:
             set_fields(self, **{name: as_storage(getattr(self, name), name)})
         if as_flag(self.kahan, "kahan"):
             _check_kahan(self.weight_rounding, self.weights)
-        set_fields(self, weights_at_use=_at_use(self.weights_at_use))
+        set_fields(self, weights_at_use=_at_use(self.weights_at_use), cache=as_cache(self.cache))
+        for pattern in self.cache if isinstance(self.cache, Mapping) else ():
+            _pattern(pattern)
         for name in ("activations", "gradients", "weight_gradients"):
             given = getattr(self, name)
             set_fields(self, **{name: None if given is None else checked_format(given, name)})
@@ -327,6 +336,38 @@ class Policy:
                 return storage  # type: ignore[no-any-return]
         return None
 
+    def cache_of(self, module: str) -> Cache | None:
+        """Return how the keys and values of attention in a module are stored; None if they stay as they are.
+
+        Parameters
+        ----------
+        module : str
+            The path of the module.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> policy = fs.training.Policy(cache={"layers.0": None, "layers.*": "e4m3"})
+        >>> policy.cache_of("layers.0.attention"), policy.cache_of("layers.1.attention")
+        (None, Cache(E4M3))
+        """
+        for pattern, value in self.modules.items():
+            if isinstance(value, Policy) and _inside(module, pattern):
+                return value.cache_of(module)
+        rules: Any = self.cache if isinstance(self.cache, Mapping) else {"*": self.cache}
+        return next((cache for pattern, cache in rules.items() if _inside(module, pattern)), None)
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether keys and values are stored in another form in some module.
+
+        >>> Policy(modules={"layers.0": Policy(cache="e4m3")}).has_cache
+        True
+        """
+        inner = (each.has_cache for each in self.modules.values() if isinstance(each, Policy))
+        own = self.cache.values() if isinstance(self.cache, Mapping) else [self.cache]
+        return any(each is not None for each in own) or any(inner)
+
     def _rule(self, operation: str, product: bool) -> tuple[Any, str]:
         """Return the record for an operation outside the modules with a record, and the text of its rule."""
         names = operation_names(operation)
@@ -384,7 +425,7 @@ class Policy:
                     raise ValueError(f"weights_at_use: no parameter fits {pattern!r}; {near}")
 
     def check_modules(self, paths: Any) -> None:
-        """Raise a ValueError for a key of `modules` that fits no path, with the nearest one.
+        """Raise a ValueError for a key of `modules` or of the mapping `cache` that fits no path, with the nearest one.
 
         Parameters
         ----------
@@ -399,13 +440,15 @@ class Policy:
         ValueError: modules: no module fits 'haed'; did you mean 'head'?
         """
         known = list(paths)
-        for pattern in self.modules:
-            if not any(_inside(path, pattern) for path in known):
-                raise ValueError(f"modules: no module fits {pattern!r}; {name_hint(pattern, known)}")
+        cache = self.cache if isinstance(self.cache, Mapping) else {}
+        for name, patterns in (("modules", self.modules), ("cache", cache)):
+            for pattern in patterns:
+                if not any(_inside(path, pattern) for path in known):
+                    raise ValueError(f"{name}: no module fits {pattern!r}; {name_hint(pattern, known)}")
 
     def __repr__(self) -> str:
         given = [f"{name}={getattr(self, name)}" for name in ("weights", "weights_at_use", "activations", "gradients",
-                 "weight_gradients", "state") if getattr(self, name) is not None]  # fmt: skip
+                 "weight_gradients", "state", "cache") if getattr(self, name) is not None]  # fmt: skip
         parts = [repr(self.name)] if self.name else []
         parts += [f"default={self.default}", f"accumulate={self.accumulate}", *given]
         parts += [f"{len(each)} {what}" for what, each in (("rules", self.rules), ("modules", self.modules)) if each]
