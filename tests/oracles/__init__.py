@@ -4,7 +4,7 @@ A format enters only through its five parameters; which codes are special, what 
 rounded are written out here a second time, in another way than in `floatsim.reference`:
 
 * `Layout.neighbour_below` finds the two neighbours of an exact rational by bisection over the codes, comparing exact
-  values; `choose` then picks one of them from the definitions. No shifts, no sticky bits, no exponents.
+  values; `goes_up` then picks one of them from the definitions. No sticky bits, no aligned significands.
 * `mpfr_exact` lets MPFR evaluate an operation toward zero with 64 bits to spare and turns its ternary value into an
   exact rational that lies on the right side of everything.
 * `vector_*` are the same definitions on NumPy arrays, with float64 and an exact error term; good for every format

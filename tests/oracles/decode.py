@@ -115,12 +115,17 @@ class Layout:
         # the largest number of p bits below the normal range, were there more exponents
         self.below_normal = self.least_normal * Fraction((1 << (t + 1)) - 1, 1 << (t + 1))
 
-    def worth(self, magnitude: int) -> Fraction:
-        """The value of a code without its sign, special or beyond the last or not."""
+    def parts(self, magnitude: int) -> tuple[int, int]:
+        """The integers s and e of the value s * 2**e of a code without its sign, special or beyond the last or not."""
         field, trailing = divmod(magnitude, 1 << self.t)
         if field == 0 and self.specials != "scale":
-            return Fraction(trailing, 1 << self.t) * Fraction(2) ** (1 - self.bias)
-        return (1 + Fraction(trailing, 1 << self.t)) * Fraction(2) ** (field - self.bias)
+            return trailing, 1 - self.bias - self.t
+        return trailing + (1 << self.t), field - self.bias - self.t
+
+    def worth(self, magnitude: int) -> Fraction:
+        """The value of a code without its sign, special or beyond the last or not."""
+        significand, exponent = self.parts(magnitude)
+        return Fraction(significand << exponent) if exponent >= 0 else Fraction(significand, 1 << -exponent)
 
     def decode(self, code: int, daz: bool = False) -> Value:
         if code == self.nan:
@@ -138,7 +143,15 @@ class Layout:
 
     def neighbour_below(self, x: Fraction) -> int:
         """The largest magnitude whose worth is at most x; x must be below `beyond`."""
-        return bisect_right(range(self.largest + 1), x, key=self.worth) - 1
+        numerator, denominator = x.numerator, x.denominator
+
+        def is_above(magnitude: int) -> bool:  # worth(magnitude) > x, on integers: fractions take ten times as long
+            significand, exponent = self.parts(magnitude)
+            if exponent >= 0:
+                return (significand << exponent) * denominator > numerator
+            return significand * denominator > numerator << -exponent
+
+        return bisect_right(range(self.largest + 1), False, key=is_above) - 1
 
     def zero(self, sign: int) -> int:
         return sign * self.sign_bit if self.signed_zero else 0

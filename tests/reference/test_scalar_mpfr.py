@@ -31,13 +31,14 @@ def test_operation_equals_mpfr(operation, fmt):
     r = o.rng("mpfr", operation, fmt)
     codes = o.structured(fmt, o.ARITY[operation], 110, r)
     function = getattr(reference, operation)
+    roundings = {daz: [h for h in EVERY_ROUNDING if h.daz is daz] for daz in (False, True)}
     for operands in zip(*(c.tolist() for c in codes), strict=True):
         for daz in (False, True):
             values = tuple(o.layout(fmt).decode(c, daz) for c in operands)
             numbers = [reference.decode(c, fmt, daz) for c in operands]
             exact = None if operation in ("remainder", "fmod") else o.Exact(operation, values, fmt)
             for k in r.integers(0, len(EVERY_ROUNDING) // 2, 5):
-                rounding = [h for h in EVERY_ROUNDING if h.daz is daz][k]
+                rounding = roundings[daz][k]
                 want = exact(rounding) if exact else o.integer_remainder(operation, *values, fmt, rounding)
                 got = function(*numbers, fmt, rounding.attributes)
                 assert got == want, o.report(operation, fmt, rounding, operands, got, want)
