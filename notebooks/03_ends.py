@@ -250,9 +250,8 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
     ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
-ax.set(
-    xlabel="loss multiplied by $2^k$", ylabel="relative error of the weights' gradient", xlim=(0, 33), ylim=(1e-4, 1.3)
-)
+ax.set(xlabel="loss multiplied by $2^k$", ylabel="relative error of\nthe weights' gradient")
+ax.set(xlim=(0, 33), ylim=(1e-4, 1.3))
 labels = [1e-4, 1e-3, 0.01, 0.1, 1]
 ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)

@@ -183,15 +183,15 @@ def second_moment(fmt, steps=1500, rounding="ties_to_even"):
 
 
 curves = {
-    "FP32": (second_moment("fp32"), "fp32", "-"),
-    "BF16, stochastic": (second_moment("bf16", rounding="stochastic"), "bf16", "--"),
-    "BF16": (second_moment("bf16"), "bf16", "-"),
+    "FP32": (second_moment("fp32"), "fp32", "-", "top"),
+    "BF16, stochastic": (second_moment("bf16", rounding="stochastic"), "bf16", "--", "bottom"),
+    "BF16": (second_moment("bf16"), "bf16", "-", "center"),
 }
 figure, ax = plt.subplots(figsize=(9, 3.8), layout="constrained")
-for name, (values, fmt, line) in curves.items():
+for name, (values, fmt, line, side) in curves.items():
     ax.plot(values, line, color=plot.colour(fmt), lw=2)
     ax.annotate(f"{name}: {values[-1]:.3f}", (len(values), values[-1]), (6, 0), textcoords="offset points",
-                va="center", color=plot.colour(fmt), annotation_clip=False)  # fmt: skip
+                va=side, color=plot.colour(fmt), annotation_clip=False)  # fmt: skip
 ax.set(xlim=(0, 1500), ylim=(0, 1), xlabel="step with the gradient 1", ylabel="second moment v")
 ax.set_title("Adam's v stalls in BF16", loc="left", fontweight="bold")
 ax.spines[["top", "right"]].set_visible(False)

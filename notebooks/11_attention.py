@@ -79,11 +79,10 @@ for name, recipe, variant in (
         result = ops.softmax((sigma * scores).astype(np.float32), recipe=recipe, variant=variant)
         shares[name].append(np.isnan(np.asarray(result, float)).any(axis=1).mean())
 figure, ax = plt.subplots(figsize=(9, 3.8), layout="constrained")
-for (name, share), (fmt, line), at in zip(
-    shares.items(), (("fp16", "-"), ("bf16", "-"), ("fp16", "--")), ((4.5, 0.55), (29.5, 0.55), (33, 0.05)), strict=True
-):
+looks = (("fp16", "-", 7.5, 0.75, "left"), ("bf16", "-", 30.5, 0.55, "right"), ("fp16", "--", 38, 0.05, "right"))
+for (name, share), (fmt, line, x, y, side) in zip(shares.items(), looks, strict=True):
     ax.plot(sigmas, share, line, color=plot.colour(fmt), lw=2)
-    ax.annotate(name, at, color=plot.colour(fmt), fontweight="bold")
+    ax.annotate(name, (x, y), ha=side, color=plot.colour(fmt), fontweight="bold")
 ax.set(xlabel="standard deviation of the scores", ylabel="rows with NaN", xlim=(0, 39), ylim=(-0.02, 1.02))
 ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
 ax.set_title("Softmax without the shift fails, in FP16 long before BF16", loc="left", fontweight="bold")

@@ -129,7 +129,7 @@ differs = next(step for step, pair in enumerate(zip(*spoken.values(), strict=Tru
 figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 ax.semilogy(range(1, 41), apart, color=plot.colour("fp16"), lw=2.5)
 ax.axvline(differs, color="0.5", ls="--")
-ax.annotate(f"first other word: {differs}", (differs, 1e-6), (6, 0), textcoords="offset points", color="0.4")
+ax.annotate(f"first other word: {differs}", (differs, 1e-6), (6, 0), textcoords="offset points")
 ax.set(xlabel="word", ylabel="distance of the states", xlim=(1, 40))
 ax.set_title("Two batch sizes, one question: the answers part", loc="left", fontweight="bold")
 ax.grid(alpha=0.25)
@@ -160,7 +160,8 @@ for name, values in errors.items():
     ax.loglog(ranks, values, ":" if "partial" in name else "-", lw=2.5, color=plot.colour(cases[name][0]), label=name)
 ax.set_xscale("log", base=2)
 ax.set(xlabel="ranks", ylabel="mean relative error of the sum")
-ax.set_title("All-reduce: the error grows with the ranks, unless the sums are FP32", loc="left", fontweight="bold")
+title = "All-reduce: the error grows with the ranks, unless the sums are FP32"
+ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)

@@ -101,13 +101,12 @@ Markdown(
 figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
 for row, n in enumerate(parts):
     ax.plot([0, n], [row, row], color=plot.colour("bf16"), lw=5, solid_capstyle="butt")
-    ax.plot([n, steps], [row, row], color="0.85", lw=5, solid_capstyle="butt")
+    ax.plot([n, steps], [row, row], color="0.5", alpha=0.3, lw=5, solid_capstyle="butt")
     if n < steps:
-        ax.plot(n, row, "o", color="0.15", ms=6)
-ax.set(xlabel="word", ylabel="prompt", xlim=(0, steps), ylim=(15.8, -0.8))
-_ = ax.set_title(
-    "Temperature 0, alone and in a batch of 16: equal words, then another answer", loc="left", fontweight="bold"
-)
+        ax.plot(n, row, "o", color=plt.rcParams["text.color"], ms=6)
+ax.set(xlabel="word", ylabel="prompt", xlim=(0, steps), ylim=(15.8, -0.8), yticks=range(0, 16, 5))
+title = "Temperature 0, alone and in a batch of 16: equal words, then another answer"
+_ = ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
@@ -152,7 +151,7 @@ for name, tint in tints.items():
     ax.plot(np.cumsum(found[name].gaps), color=tint, lw=2, label=name)
 ax.axhline(0, color="0.5", lw=0.8)
 ax.set(xlabel="word", ylabel="sum of the gaps", xlim=(0, 500))
-ax.set_title("The log-probability gaps add up along an answer of 500 words", loc="left", fontweight="bold")
+ax.set_title("The log-probability gaps add up along an answer of 500 words", loc="left", fontweight="bold", wrap=True)
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 

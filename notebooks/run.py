@@ -206,7 +206,7 @@ def execute(folder: Path, jobs: int) -> int:
 def result(path: Path) -> tuple[Any, list[str]]:
     """The executed notebook without volatile parts, and the outputs of the solutions."""
     notebook = nbformat.read(path, as_version=4)
-    printed: list[str] = json.loads(notebook.cells.pop().outputs[-1].text)
+    printed: list[str] = json.loads(whole(notebook.cells.pop().outputs)[-1].text)
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number:02}"

@@ -32,7 +32,7 @@ section { display: none; box-sizing: border-box; width: 100vw; height: 100vh; pa
   flex-direction: column; }
 section.shown { display: flex; }
 section.question { justify-content: center; text-align: center; }
-h1 { font-size: 6.5vh; margin: 0 0 3vh; }
+h1 { font-size: 6.5vh; margin: 0 0 3vh; text-wrap: balance; }
 h2 { font-size: 4.6vh; margin: 0 0 2vh; }
 p, li { font-size: 3.6vh; line-height: 1.45; }
 li { margin-bottom: 1.5vh; }
