@@ -8,7 +8,9 @@ this file that changes the set must increase `GENERATOR`. Captures store it, and
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -104,11 +106,24 @@ def input_set(unit: Unit, rows: int = ROWS, seed: int = 0) -> Inputs:
 
 _GOLDEN, _MIX1, _MIX2 = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
+_EVERY_SECOND = np.uint64(0x0000FFFF0000FFFF)  # two of a word's four 16-bit integers
+
 
 def _mixed(z: Words) -> Words:
-    z = (z ^ (z >> np.uint64(30))) * _MIX1
-    z = (z ^ (z >> np.uint64(27))) * _MIX2
-    return z ^ (z >> np.uint64(31))
+    """Mix the bits of each word, in place."""
+    for shift, factor in ((30, _MIX1), (27, _MIX2)):
+        z ^= z >> np.uint64(shift)
+        z *= factor
+    z ^= z >> np.uint64(31)
+    return z
+
+
+@lru_cache(maxsize=16)
+def _counters(n: int) -> Words:
+    """Return 1 to n times the increment of SplitMix64."""
+    counters = np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN
+    counters.setflags(write=False)
+    return counters
 
 
 class Draws:
@@ -121,8 +136,7 @@ class Draws:
     def words(self, *shape: int) -> Words:
         self.calls += 1
         key = _mixed(self.key + np.uint64(self.calls * int(_GOLDEN) & (1 << 64) - 1))
-        counter = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
-        return _mixed(key + counter * _GOLDEN).reshape(shape)
+        return _mixed(key + _counters(math.prod(shape))).reshape(shape)
 
     def below(self, n: int, *shape: int) -> NDArray[np.int64]:
         """Return integers from 0 to n - 1."""
@@ -130,9 +144,14 @@ class Draws:
 
     def normal(self, *shape: int) -> NDArray[np.float64]:
         """Return nearly normal(0, 1) numbers: sums of twelve uniform 16-bit integers, centred and scaled by 2^-16."""
-        quarters = self.words(*shape, 3).astype("<u8", copy=False).view("<u2").astype(np.int64)
-        below = (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for precise formats; all steps are exact
-        sums: NDArray[np.float64] = (quarters.sum(axis=-1) - 6 * 65535 + below) / 65536
+        words = self.words(*shape, 3)
+        halves = words & _EVERY_SECOND
+        halves += (words >> np.uint64(16)) & _EVERY_SECOND
+        pairs = halves[..., 0] + halves[..., 1] + halves[..., 2]  # two sums of six quarters, of 32 bits each
+        sums = ((pairs & np.uint64(0xFFFFFFFF)) + (pairs >> np.uint64(32))).astype(np.float64)
+        sums -= 6 * 65535
+        sums += (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for precise formats; all steps are exact
+        sums /= 65536
         return sums
 
 

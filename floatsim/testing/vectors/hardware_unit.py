@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 import floatsim
 from floatsim._types import Codes
-from floatsim.accumulation import AccumulationLike, TensorCore, as_accumulation
+from floatsim.accumulation import AccumulationLike, Exact, TensorCore, as_accumulation
 from floatsim.analysis.explain import code_text, explain_rounding, flag_names
 from floatsim.analysis.explain_operation import explain_add, explain_fma, explain_multiply
 from floatsim.analysis.trace.trace import trace
@@ -26,6 +27,7 @@ from floatsim.arrays.array.float_array import FloatArray, from_codes
 from floatsim.arrays.call.options import resolve
 from floatsim.arrays.elementwise import arithmetic, comparison, functions
 from floatsim.arrays.elementwise.ulps import ulp_distance
+from floatsim.arrays.events.record import record
 from floatsim.arrays.sums.products import matmul
 from floatsim.emulator.elementwise.operations import OPERATIONS, Family
 from floatsim.formats import FloatFormat, FormatLike, as_format
@@ -610,11 +612,14 @@ class _DotUnit(HardwareUnit):
                 scales = ScaleCodes(*(np.asarray(x).reshape(len(c), -1) for x in operands[3:]))
             return self.shape.dots(a, b, c, scales), None
         shape = self.shape
-        products: Any = matmul(
-            from_codes(a.reshape(len(c), 1, -1), shape.a), from_codes(b.reshape(len(c), -1, 1), shape.b),
-            from_codes(c.reshape(len(c), 1, 1), shape.output), accumulate=self.accumulate, format=self.result,
-            **(_DEFAULTS | self.options),
-        )  # fmt: skip
+        # The kernels that count events take the whole batch at once; the other ones take one product after the other.
+        counted = nullcontext() if isinstance(self.accumulate, Exact) else record()
+        with counted:
+            products: Any = matmul(
+                from_codes(a.reshape(len(c), 1, -1), shape.a), from_codes(b.reshape(len(c), -1, 1), shape.b),
+                from_codes(c.reshape(len(c), 1, 1), shape.output), accumulate=self.accumulate, format=self.result,
+                **(_DEFAULTS | self.options),
+            )  # fmt: skip
         return products.codes.reshape(len(c)), None
 
     def _is_nan(self, codes: Codes) -> NDArray[np.bool_]:

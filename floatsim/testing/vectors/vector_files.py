@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from floatsim.formats import FloatFormat
 from floatsim.formats._validation import name_hint
@@ -205,13 +206,18 @@ class VectorWriter:
         self.width = max(needed, width or 0)
         self.padding = "0" * (-(-self.width // 4) - needed // 4)
         pieces: list[str] = []
-        self.places: list[tuple[int, int, int]] = []  # column, element, first character
+        self.starts: list[list[int]] = [[0] * x.count for x in columns]
+        """The place of each number of a column in a line."""
+        length = 0
         for piece in self._pieces():
             if isinstance(piece, str):
-                pieces.append(piece)
+                text = piece
             else:
-                self.places.append((*piece, sum(map(len, pieces))))
-                pieces.append("0" * self._digits(self.columns[piece[0]]))
+                column, element = piece
+                self.starts[column][element] = length
+                text = "0" * self._digits(self.columns[column])
+            pieces.append(text)
+            length += len(text)
         self.template = np.frombuffer("".join(pieces).encode(), np.uint8)
 
     def _digits(self, column: Column) -> int:
@@ -247,13 +253,14 @@ class VectorWriter:
         """
         grid = np.empty((len(columns[0]), self.template.size), np.uint8)
         grid[:] = self.template
-        texts = []
-        for x in columns:
+        for i, x in enumerate(columns):
             big = np.ascontiguousarray(x, x.dtype.newbyteorder(">"))
-            texts.append(_PAIRS[big.view(np.uint8)].view(np.uint8).reshape(len(x), -1, 2 * x.dtype.itemsize))
-        for i, element, start in self.places:
-            digits = self._digits(self.columns[i])
-            grid[:, start : start + digits] = texts[i][:, element, -digits:]
+            texts = _PAIRS[big.view(np.uint8)].view(np.uint8).reshape(len(x), -1, 2 * x.dtype.itemsize)
+            starts, digits = self.starts[i], self._digits(self.columns[i])
+            step = starts[1] - starts[0] if len(starts) > 1 else digits  # the numbers of a column have equal distances
+            first = min(starts)
+            numbers = as_strided(grid[:, first:], (len(x), len(starts), digits), (grid.strides[0], abs(step), 1))
+            numbers[...] = (texts if step > 0 else texts[:, ::-1])[:, :, -digits:]
         return grid.tobytes()
 
     def head(self, title: str, count: int, seed: int, version: str) -> bytes:
