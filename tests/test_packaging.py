@@ -618,6 +618,14 @@ def test_the_notice_names_licences_and_trademarks(word):
     assert word in " ".join((ROOT / "NOTICE").read_text(encoding="utf-8").split())
 
 
+def test_the_notice_names_the_packages_whose_outputs_are_shipped():
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    made = json.loads((ROOT / "tests" / "quantization" / "checkpoints" / "digests.json").read_text(encoding="utf-8"))
+    packages = {name for entry in made.values() for name in entry["packages"]}
+    assert "compressed-tensors" in packages
+    assert {name for name in packages if name not in notice} == set()
+
+
 def test_the_changelog_of_a_version_is_short_and_has_changed_bits():
     """At most 110 lines a version: what it contains, and which bits of earlier results changed. Git has the history."""
     versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
