@@ -20,7 +20,8 @@ value in the carrier (the wider one of two), because compiled code has no narrow
 - `rounding=`, `overflow=`, `tininess=`: literal strings, or members of the enums, at run time too. `daz=`, `ftz=`:
   bools. `random_bits=`, `return_flags=`: literals. `format_params` takes all but `return_flags`, and they cannot be
   given next to it.
-- Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would.
+- Stochastic roundings take `seed=` and `offset=`, any integers: offset i draws what element i of an array would. A
+  generator such as `fs.Philox(42)` is refused.
 - The context does not reach compiled code, and nothing is recorded there.
 - The mathematical functions, `fs.exp` and others, compute in float64 if operands have at most 24 significant bits and
   the format has at most 30. The few results that stay open, and all others, call Python and take about a millisecond.
@@ -50,6 +51,7 @@ from numba.np.numpy_support import from_dtype
 import floatsim
 from floatsim import reference
 from floatsim.arrays.call.options import RoundingOptions, resolve
+from floatsim.arrays.call.random_sources import RandomGenerator
 from floatsim.emulator.elementwise.operations import OPERATIONS, Compiled
 from floatsim.formats import FP32, FP64, FloatFormat, FormatLike, Specials, as_format
 from floatsim.formats._validation import as_flag, as_index, name_hint, with_keyword_hints
@@ -222,6 +224,39 @@ def _unbox_format(_type: Any, _object: Any, c: Any) -> Any:
     return NativeValue(c.context.get_dummy_value())
 
 
+# -- generators of random bits, which compiled code does not draw from -------------------------------------------------
+
+
+class GeneratorType(types.Dummy):  # type: ignore[misc]
+    """The Numba type of a generator such as `fs.Philox(42)`. It is there for the message of an error."""
+
+
+register_model(GeneratorType)(models.OpaqueModel)
+
+_NO_GENERATOR = (
+    "is an integer in compiled code, which draws from floatsim's own generator; with fs.Philox, fs.Threefry or fs.Lfsr, "
+    "round whole arrays outside: fs.quantize(x, ..., seed=fs.Philox(42)), or pass the integers of .draws(n) as an array"
+)
+
+
+@typeof_impl.register(RandomGenerator)  # type: ignore[untyped-decorator]
+def _typeof_generator(generator: RandomGenerator, _context: Any) -> GeneratorType:
+    return GeneratorType(type(generator).__name__)
+
+
+@unbox(GeneratorType)  # type: ignore[untyped-decorator]
+def _unbox_generator(_type: Any, _object: Any, c: Any) -> Any:
+    return NativeValue(c.context.get_dummy_value())
+
+
+def _refuse_generator(*_args: Any, **_keywords: Any) -> Any:
+    raise TypingError(f"seed {_NO_GENERATOR}")
+
+
+for _generator in (floatsim.Philox, floatsim.Threefry, floatsim.Lfsr):
+    overload(_generator, strict=False)(_refuse_generator)
+
+
 # -- calls, checked by the types of their arguments --------------------------------------------------------------------
 
 
@@ -341,6 +376,8 @@ class _Arguments:
         if value is not _RUN_TIME:
             return as_index(value, name, low, high)
         ty = self.types[name]
+        if isinstance(ty, GeneratorType):
+            raise TypeError(f"{name} {_NO_GENERATOR}")
         if not isinstance(ty, types.Integer):
             raise TypeError(f"{name} must be an integer, not {ty}")
         if name == "codes" and ty.signed:
@@ -622,6 +659,8 @@ def _overload_draw(seed: Any, index: Any, random_bits: Any = 32, site: Any = 0) 
     from floatsim_kernels.elementwise import njit_entry
 
     for name, ty in {"seed": seed, "index": index, "random_bits": random_bits, "site": site}.items():
+        if isinstance(ty, GeneratorType):
+            raise TypingError(f"{name} {_NO_GENERATOR}")
         if not isinstance(ty, types.Integer | types.Omitted | int):
             raise TypingError(f"{name} must be an integer, not {ty}")
     kernel = njit_entry.draw_checked

@@ -341,6 +341,36 @@ def test_draw():
         fs.njit.draw(1, 1, 0)
 
 
+@pytest.mark.parametrize("generator", [fs.Philox(42), fs.Threefry(42), fs.Lfsr(16, (16, 14, 13, 11))])
+def test_generators_of_libraries_are_refused(generator):
+    """As an argument, as a global, made in the function, and in `draw`: the message says what works."""
+
+    @njit
+    def given(x, seed):
+        return fs.quantize(x, "bf16", rounding="stochastic", seed=seed)
+
+    @njit
+    def known(x):
+        return fs.quantize(x, "bf16", rounding="stochastic", seed=generator)
+
+    @njit
+    def made(x):
+        return fs.quantize(x, "bf16", rounding="stochastic", seed=fs.Philox(42))
+
+    @njit
+    def drawn(x, seed):
+        return fs.njit.draw(seed, 1)
+
+    for function, arguments in (
+        (given, (1.03, generator)),
+        (known, (1.03,)),
+        (made, (1.03,)),
+        (drawn, (1.03, generator)),
+    ):
+        with pytest.raises(TypingError, match=r"seed is an integer in compiled code, .* round whole arrays outside"):
+            function(*arguments)
+
+
 # -- mathematical functions --------------------------------------------------------------------------------------------
 
 

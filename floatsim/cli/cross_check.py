@@ -15,7 +15,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, Json, bad_input, finish, named_format, one_line, print_json, split
 from floatsim.cli.matrix_files import READABLE
 from floatsim.cli.operand_files import Codes, Operands, code_formats, names_codes, read_operand, rounded
-from floatsim.cli.triton_files import triton_result
+from floatsim.cli.triton_files import triton_product
 from floatsim.formats import FloatFormat
 from floatsim.testing import calc_diff, compare_arrays, compare_product, identify, strength
 
@@ -26,11 +26,23 @@ CROSS_CHECK_EXIT_CODES = "Exit codes: 0 yes, 1 no, 2 bad input, 3 could not run.
 A = Annotated[str, typer.Option("--a", metavar="FILE", help=f"The operand a, (..., M, K): {READABLE}.")]
 B = Annotated[str, typer.Option("--b", metavar="FILE", help="The operand b, (..., K, N).")]
 C = Annotated[str | None, typer.Option("--c", metavar="FILE", help="The accumulator at the start.")]
-Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The result of the kernel, (..., M, N).")]
+Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="The result of the kernel, (..., M, N).")]
 Accumulate = Annotated[
     str, typer.Option("--accumulate", "-a", help="The sums of the product: hopper, 'blocked(hopper, 128, fp32)', fp32.")
 ]
 Format = Annotated[str | None, typer.Option("--format", "-f", help="The format of the result.")]
+Triton = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:NAME",
+        help="In place of --out: a function of torch tensors a and b (and c) that launches a Triton kernel. The "
+        "file runs, and the kernel runs in Triton's interpreter.",
+    ),
+]
+Dot = Annotated[
+    str, typer.Option(help="With --triton: the sums of tl.dot: hopper, or a description as for --accumulate.")
+]
+Casts = Annotated[str, typer.Option(help="With --triton: the casts to FP8: ieee or hopper.")]
 MaxUlp = Annotated[int, typer.Option("--maxulp", min=0, help="The largest accepted distance in ulps.")]
 
 
@@ -77,9 +89,7 @@ def _error(error: Exception) -> BadInputError:
 
 
 def check_command(
-    out: Annotated[
-        str | None, typer.Option("--out", metavar="FILE", help="The result of the kernel, (..., M, N).")
-    ] = None,
+    out: Out = None,
     a: Annotated[str | None, typer.Option("--a", metavar="FILE", help="The operand a, (..., M, K).")] = None,
     b: Annotated[str | None, typer.Option("--b", metavar="FILE", help="The operand b, (..., K, N).")] = None,
     c: C = None,
@@ -100,18 +110,9 @@ def check_command(
         typer.Option("--unlike", help="A description that the inputs must exclude. Repeat it, or use commas."),
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the mismatches: FILE.png, FILE.svg or FILE.pdf.")] = None,
-    triton: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:NAME",
-            help="In place of --out: a function of torch tensors a and b (and c) that launches a Triton kernel. The "
-            "file runs, and the kernel runs in Triton's interpreter.",
-        ),
-    ] = None,
-    dot: Annotated[
-        str, typer.Option(help="With --triton: the sums of tl.dot: hopper, or a description as for --accumulate.")
-    ] = "hopper",
-    casts: Annotated[str, typer.Option(help="With --triton: the casts to FP8: ieee or hopper.")] = "ieee",
+    triton: Triton = None,
+    dot: Dot = "hopper",
+    casts: Casts = "ieee",
     as_json: Json = False,
 ) -> None:
     """Compare the result of a kernel, saved in a file, with the emulated product, bit by bit. Locate the faults.
@@ -138,7 +139,8 @@ def check_command(
             raise BadInputError("check needs --a, --b and --accumulate, such as --accumulate hopper; or --desired FILE")
         x = _read(a, b, c, out, codes, operands, chosen)
         if triton is not None:
-            x = x._replace(out=triton_result(triton, x.a, x.b, x.c, dot=dot, casts=casts))
+            kernel = triton_product(triton, dot=dot, casts=casts)
+            x = x._replace(out=kernel(x.a, x.b) if x.c is None else kernel(x.a, x.b, x.c))
         compared = partial(compare_product, x.out, x.a, x.b, x.c, accumulate=accumulate, unlike=excluded)
     try:
         report = compared(format=chosen, maxulp=maxulp, equal_nan=equal_nan)
@@ -166,7 +168,7 @@ def _draw(report: Any, picture: Path) -> None:
 def identify_command(
     a: A,
     b: B,
-    out: Out,
+    out: Out = None,
     c: C = None,
     fmt: Format = None,
     codes: Codes = None,
@@ -178,19 +180,35 @@ def identify_command(
     device: Annotated[
         str | None, typer.Option(help="The GPU or CPU that the kernel ran on, as h200: only its unit is named.")
     ] = None,
+    triton: Triton = None,
+    dot: Dot = "hopper",
+    casts: Casts = "ieee",
+    other_k: Annotated[
+        int, typer.Option("--other-k", min=0, help="With --triton: call it with other K, multiples of N; 0 for none.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
-    """Find the descriptions of sums that reproduce the result of a kernel, saved in a file.
+    """Find the descriptions of sums that reproduce a kernel: its result, saved in a file, or a Triton kernel.
 
     floatsim identify --a a.npy --b b.npy --out out.npy --format bf16
     """
+    if (out is None) is (triton is None):
+        raise BadInputError("identify needs one kernel: --out FILE, or --triton FILE.py:NAME")
     chosen = _format(fmt)
     x = _read(a, b, c, out, codes, operands, chosen)
-    assert x.out is not None
+    kernel = x.out if triton is None else triton_product(triton, dot=dot, casts=casts)
+
+    def in_format(result: Any) -> Any:
+        return result if chosen is None else compare_arrays(result, result, format=chosen).actual
+
+    def stored(*operands: FloatArray) -> Any:
+        assert callable(kernel)
+        return in_format(kernel(*operands))
+
     try:
-        result = x.out if chosen is None else compare_arrays(x.out, x.out, format=chosen).actual
         tried = [part for text in more or () for part in split(text)]
-        found = identify(result, x.a, x.b, x.c, more=tried, device=device)
+        given = in_format(kernel) if triton is None else stored
+        found = identify(given, x.a, x.b, x.c, more=tried, device=device, other_k=other_k)
     except (TypeError, ValueError, AssertionError) as error:
         raise _error(error) from None
     if as_json:

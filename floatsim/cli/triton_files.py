@@ -1,4 +1,4 @@
-"""Kernels of Triton in `floatsim check`: a function in a Python file launches one, in Triton's interpreter."""
+"""Kernels of Triton in `floatsim check` and `identify`: a function in a file launches one, in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from floatsim.arrays.array.float_array import FloatArray
 from floatsim.cli.console import BadInputError, one_line
 from floatsim.formats._validation import name_hint
 
-__all__ = ["triton_result"]
+__all__ = ["triton_product"]
 
 
 def _function(argument: str) -> Callable[..., Any]:
@@ -49,10 +49,8 @@ def _function(argument: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def triton_result(
-    argument: str, a: FloatArray, b: FloatArray, c: FloatArray | None, *, dot: str, casts: str
-) -> FloatArray:
-    """Return the result of a function FILE.py:NAME of torch tensors, which launches a kernel.
+def triton_product(argument: str, *, dot: str, casts: str) -> Callable[..., FloatArray]:
+    """Return a function FILE.py:NAME of torch tensors, which launches a kernel, as a function of arrays.
 
     An error of the kernel itself is no bad input: it is raised.
     """
@@ -64,9 +62,13 @@ def triton_result(
             pass
     except (ValueError, RuntimeError) as error:
         raise BadInputError(f"--triton: {one_line(error)}") from None
-    operands = (a, b) if c is None else (a, b, c)
-    try:
-        found: FloatArray = as_matmul(function, dot=dot, casts=casts)(*operands)
-    except (UndefinedOperationError, NotDescribedError) as error:
-        raise BadInputError(f"--triton: {one_line(error)}") from None
-    return found
+    kernel = as_matmul(function, dot=dot, casts=casts)
+
+    def product(*operands: FloatArray) -> FloatArray:
+        try:
+            found: FloatArray = kernel(*operands)
+        except (UndefinedOperationError, NotDescribedError) as error:
+            raise BadInputError(f"--triton: {one_line(error)}") from None
+        return found
+
+    return product

@@ -180,14 +180,17 @@ def _min_max(
 ) -> Any:
     each = x[0] if isinstance(x, tuple) else x
     smallest = val_reduce_op in (np.nanmin, np.min)
-    found = extremes(each, self.axis, self.keep_dims, smallest, idx_reduce_op)
+    found = extremes(each, self.axis, self.keep_dims, smallest, idx_reduce_op is not None)
     return original(self, x, val_reduce_op, idx_reduce_op) if found is None else found
 
 
 def _scan(kind: str) -> _Method:
     def method(own: _Definitions, original: _Method, self: Any, x: Any) -> Any:
         found = scanned(x, self.axis, kind)
-        return original(self, x) if found is None else [found]
+        if found is not None:
+            return [found]
+        with np.errstate(all="ignore"):
+            return original(self, x)
 
     return method
 

@@ -59,23 +59,25 @@ class Sums:
         return _tensor(found, x.dtype)
 
 
-def extremes(x: Any, axis: int | None, keep_dims: bool, smallest: bool, index: Callable[..., Any] | None) -> Any:
-    """Return the smallest or largest numbers of a tensor of Triton, and their indices with `index`; None for integers.
+def extremes(x: Any, axis: int | None, keep_dims: bool, smallest: bool, with_index: bool) -> Any:
+    """Return the smallest or largest numbers of a tensor of Triton, and their first indices; None for integers.
 
-    NaN is no extreme. A zero has the sign of the smallest or largest zero, as in the instructions min.f32 and max.f32.
+    NaN is no extreme; of NaN alone, the extreme is NaN, and its index 0. A zero has the sign of the smallest or largest
+    zero, as in the instructions min.f32 and max.f32.
     """
     if not is_float(x.dtype):
         return None
     data = numbers(x.handle).data
     extreme: Any = np.fmin if smallest else np.fmax
     found = extreme.reduce(data, axis=axis, keepdims=keep_dims)
+    of_all = extreme.reduce(data, axis=axis, keepdims=True)
     other = (data == 0) & (np.signbit(data) if smallest else ~np.signbit(data))
     negative = np.any(other, axis=axis, keepdims=keep_dims) == smallest
     found = np.where(found == 0, np.where(negative, -0.0, 0.0), found)
     values = _tensor(array(found, format_of(x.dtype)), x.dtype)
-    if index is None:
+    if not with_index:
         return values
-    places = np.asarray(index(data, axis=axis, keepdims=keep_dims), np.int32)
+    places = np.asarray(np.argmax(data == of_all, axis=axis, keepdims=keep_dims), np.int32)
     kind = tl.block_type(tl.int32, list(places.shape)) if places.shape else tl.int32
     return values, tl.core.tensor(TensorHandle(places if places.shape else places.reshape(1), tl.int32), kind)
 

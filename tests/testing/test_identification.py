@@ -13,6 +13,7 @@ import pytest
 import floatsim as fs
 from floatsim.accumulation import fitted
 from floatsim.testing.compare.descriptions import brief, vocabulary
+from floatsim.testing.identify import tree_search
 from floatsim.testing.identify.order_trees import meeting_sizes, tree_of
 from floatsim.testing.identify.tree_search import (
     find_meetings,
@@ -181,6 +182,35 @@ def test_the_order_depends_on_the_place():
     assert {region.text: region.names for region in regions} == {
         "columns 0 to 15": ("fp32",), "columns 16 to 23, the incomplete last tile of 16": ("pairwise(fp32)",),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("description", "fmt", "k"), [
+    ("fp32", "bf16", 200), ("pairwise(fp32)", "bf16", 200), ("blocked(fp32, 10, fp32)", "fp16", 256),
+    ("strided(fp32, 8, pairwise(fp32))", "bf16", 200), ("splitk(4, hopper, converted(bf16, fp32))", "bf16", 256),
+    ("ampere", "bf16", 256), ("blocked(hopper, 32, fp32)", "e4m3", 64), (None, "bf16", 200),
+])  # fmt: skip
+def test_few_products_find_all_pairs(monkeypatch, description, fmt, k):
+    """The pairs that follow from a few products are those of all products. Without a tree all products are taken."""
+    calls = []
+
+    def kernel(a, b):
+        calls.append(a.shape)
+        place = int(a[0].argmax() + 2 * b[:, 0].argmin()) // 16 % 3  # without a description the order depends on it
+        order = description or ("fp32", "pairwise(fp32)", "strided(fp32, 8)")[place]
+        return fs.matmul(fs.array(a, fmt), fs.array(b, fmt), accumulate=order, format="fp32").values
+
+    operand = fs.as_format(fmt)
+    probe = next(filter(None, (find(operand, operand, fs.FP32, fs.FP32, k) for find in (probe_for, widest_probe_for))))
+    found = find_meetings(kernel, probe, (16, k, 16))
+    few = len(calls)
+    monkeypatch.setattr(tree_search, "_FEW_PRODUCTS", 1 << 20)
+    every = find_meetings(kernel, probe, (16, k, 16))
+    if description is None:
+        assert found is every is None
+        assert few > len(calls) - few
+        return
+    assert few < 0.7 * (len(calls) - few)
+    assert all(np.array_equal(getattr(found, name), getattr(every, name)) for name in ("i", "j", "sizes"))
 
 
 def test_a_tree_of_its_own():

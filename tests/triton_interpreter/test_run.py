@@ -91,8 +91,8 @@ kernel = kernels.matmul_kernel
 @needs_triton
 @pytest.mark.torch
 @pytest.mark.full
-def test_the_command_check(tmp_path):
-    """`floatsim check --triton` runs a kernel on operands of files: equal, faulty, and bad input."""
+def test_the_commands(tmp_path):
+    """`floatsim check` and `identify --triton` run a kernel on operands of files: equal, faulty, and bad input."""
     rng = np.random.default_rng(0)
     for name, shape in (("a", (32, 64)), ("b", (64, 32))):
         np.save(tmp_path / f"{name}.npy", fs.array(rng.standard_normal(shape), "fp16").codes.view(np.float16))
@@ -110,12 +110,20 @@ def test_the_command_check(tmp_path):
         "mine.py:matmul --accumulate hopper --dot hoper": (2, "--triton: unknown accumulation 'hoper'"),
         "mine.py:matmul --accumulate hopper --out a.npy": (2, "check needs one result"),
     }  # fmt: skip
+    lines = {f"check --triton {line}": expected for line, expected in lines.items()} | {
+        "identify --triton mine.py:matmul --device h200 --other-k 32": (0, "hopper, result in FP32"),
+        "identify --triton mine.py:undefined": (2, "--triton: tl.dot of FP64 and FP64 was not recorded"),
+        "identify --triton mine.py:failing": (3, "a fault of the kernel"),
+        "identify --triton mine.py:matmul --dot hoper": (2, "--triton: unknown accumulation 'hoper'"),
+        "identify --triton mine.py:matmul --out a.npy": (2, "identify needs one kernel"),
+        "identify": (2, "identify needs one kernel"),
+    }
     code = f"""import os, sys
 from floatsim import cli
 os.chdir({str(tmp_path)!r})
 for line in {list(lines)!r}:
     try:
-        cli.main(["check", "--a", "a.npy", "--b", "b.npy", "--triton", *line.split()])
+        cli.main([*line.split(), "--a", "a.npy", "--b", "b.npy"])
     except SystemExit as error:
         sys.stderr.flush()
         print(f"exit {{error.code}}", flush=True)"""

@@ -16,6 +16,7 @@ from floatsim.arrays.array.conversion import as_float_array, convert
 from floatsim.arrays.array.float_array import FloatArray, wrap
 from floatsim.arrays.array.torch_jax import to_jax, to_torch
 from floatsim.formats import BF16, FP16, FP32, FP64, FloatFormat
+from floatsim.formats._validation import as_index
 from floatsim.testing.compare.descriptions import brief, stepping_units, vocabulary
 from floatsim.testing.compare.location import locate
 from floatsim.testing.compare.product import Product, product_of
@@ -212,13 +213,14 @@ class _Search:
 
     more: tuple[Accumulation, ...]
     architecture: str | None
-    other_k: bool
+    other_k: int
+    """0: no other K. 1: any. Otherwise other K are its multiples."""
     seed: int
 
 
 def identify(
     kernel: Any, a: Any, b: Any, c: Any = None, *, more: Sequence[AccumulationLike] = (), device: str | None = None,
-    other_k: bool = True, seed: int = 0,
+    other_k: bool | int = True, seed: int = 0,
 ) -> Identification:  # fmt: skip
     """Return the description that reproduces the bits of a matrix product.
 
@@ -237,9 +239,10 @@ def identify(
     device : str, optional
         The GPU or CPU that the kernel runs on, such as "h200": only its matrix unit is named. Default: all
         architectures of `fs.tensorcore.ARCHITECTURES` whose units have these bits.
-    other_k : bool
+    other_k : bool or int
         Whether a callable is also called with other K, to separate descriptions that are one sum for this K, such as
-        blocks of 128 terms and four parts of K = 512. Pass False for a kernel that takes this shape only.
+        blocks of 128 terms and four parts of K = 512. Pass False for a kernel that takes this shape only, and a number
+        for a kernel that takes multiples of it: a kernel without masks reads beyond its operands for other K.
     seed : int
         The seed of the chosen inputs.
 
@@ -268,7 +271,7 @@ def identify(
     blocked(fp32, 10, fp32), result in BF16
     """
     given = tuple(as_accumulation(each, "more") for each in more)
-    search = _Search(given, architecture_of(device), other_k, seed)
+    search = _Search(given, architecture_of(device), as_index(+other_k, "other_k", 0, 1 << 20), seed)
     if callable(kernel):
         return _of_callable(kernel, product_of(a, b, c, "fp32"), type(a).__module__.partition(".")[0], c, search)
     product = product_of(a, b, c, "fp32")
@@ -642,7 +645,7 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
     left = [given, *(rule for rule in rules if rule != given)] if given not in rules else rules
     tried: list[int] = []
     while len(left) > 1 and len(tried) < _OTHER_KS:
-        k = _separating_k(left, kernel, tried)
+        k = _separating_k(left, kernel, tried, search.other_k)
         if k is None:
             break
         tried.append(k)
@@ -659,20 +662,22 @@ def _by_other_k(found: Identification, kernel: _Kernel, search: _Search) -> Iden
             note += " the kernel has another sum than each of them"
             return replace(found, notes=(*found.notes, note))
         left = kept
-    if len(left) > 1 and _separating_k(left, kernel, ()) is not None:  # forms that differ, and bits that do not
+    # forms that differ, and bits that do not
+    if len(left) > 1 and _separating_k(left, kernel, (), search.other_k) is not None:
         more = f" and {len(left) - 2} more" if len(left) > 2 else ""
         note = f"for K = {kernel.shape[1]}, {brief(left[0])} and {brief(left[1])}{more} are one sum"
         found = replace(found, notes=(*found.notes, f"{note}; for K = {tried} the kernel has the bits of each of them"))
     return replace(found, names=(brief(left[0]),))
 
 
-def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequence[int]) -> int | None:
+def _separating_k(rules: Sequence[Accumulation], kernel: _Kernel, tried: Sequence[int], multiple: int) -> int | None:
     """Return another number of terms, for which most of these rules differ; None if all are one sum for each.
 
     It is a little longer than K, and has its alignment, up to 16 terms, as kernels may need that.
     """
     k = kernel.shape[1]
-    step = min(k & -k, 16)
+    step = min(k & -k, 16) if multiple == 1 else multiple
+    k -= k % step
     best, most = None, 1
     for other in (k + step * n for n in _STEPS):
         forms = {_form(rule, kernel.a, kernel.b, other) for rule in rules[:_RULES]}

@@ -28,6 +28,8 @@ __all__ = ["Meetings", "Probe", "find_meetings", "normal_probe_for", "probe_for"
 _ALL_PAIRS = 512  # terms: beyond, the number of all pairs exceeds that of the adaptive search by far
 _ALL_PRODUCTS = 1 << 14  # the same for products of matrices: of small ones, each tests few pairs
 _ALL_ON_DIAGONALS = 128  # the same for pairs that are tested on diagonals
+_FEW_PRODUCTS = 32  # of matrices: if all pairs take more, the others follow from those of the adaptive search
+_CHECKED = 4  # products of random pairs that verify this
 _REACH = 100  # the largest exponent of a product
 _VANISHING = 5000  # `weak` of a probe whose units outside a chunk are 0
 _PRODUCTS = 1 << 15  # products of matrices, at most
@@ -187,25 +189,65 @@ def _pairs_on_diagonals(
     kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
 ) -> Meetings | None:
     """Return pairs that determine the tree: all pairs, or those of the adaptive search."""
-    k = shape[1]
-    found: list[tuple[NDArray[np.int64], ...]] = []
-    groups, last = [np.arange(k)], False
-    while groups:
-        if k <= _ALL_ON_DIAGONALS:
-            pairs, groups = [np.triu_indices(k, 1)], []
-        else:
-            pairs = [(np.full(len(g) - 1, g[-1 if last else 0]), g[:-1] if last else g[1:]) for g in groups]
-            last = not last
-        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    m, k, n = shape
+
+    def sizes_of(i: Any, j: Any) -> NDArray[np.int64] | None:
         sizes = k - _on_diagonals(kernel, probe, shape, i, j)
-        if sizes.size and not 2 <= sizes.min() <= sizes.max() <= k:
+        return None if sizes.size and not 2 <= sizes.min() <= sizes.max() <= k else sizes
+
+    i, j = np.triu_indices(k, 1)
+    if k <= _ALL_ON_DIAGONALS:
+        size = min(m, n)
+        if -(-len(i) // size) * -(-k // probe.chunk) > _FEW_PRODUCTS:
+            some = _stars_on_diagonals(sizes_of, k)
+            whole = None if some is None else _completed(some, k)
+            tested = np.sort(np.random.default_rng(0).permutation(len(i))[: _CHECKED * size])
+            measured = sizes_of(i[tested], j[tested])
+            if whole is not None and measured is not None and np.array_equal(measured, whole.sizes[tested]):
+                return whole
+        sizes = sizes_of(i, j)
+        return None if sizes is None else Meetings(i, j, sizes)
+    stars = _stars_on_diagonals(sizes_of, k)
+    return None if stars is None else _joined(stars)
+
+
+_Star = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]"]
+"""One term many times, other terms, and the sizes where they meet it."""
+
+
+def _joined(stars: list[_Star]) -> Meetings:
+    return Meetings(*(np.concatenate(column) for column in zip(*stars, strict=True)))
+
+
+def _completed(stars: list[_Star], k: int) -> Meetings:
+    """Return all pairs of a tree, from the stars of an adaptive search.
+
+    Two terms that meet a third one at different nodes meet at the upper node of the two, and otherwise there or below.
+    """
+    table = np.full((k, k), k, np.int64)
+    for pivots, others, sizes in stars:
+        table[pivots, others] = table[others, pivots] = sizes
+        places = np.ix_(others, others)
+        table[places] = np.minimum(table[places], np.maximum.outer(sizes, sizes))
+    i, j = np.triu_indices(k, 1)
+    return Meetings(i, j, table[i, j])
+
+
+def _stars_on_diagonals(sizes_of: Callable[[Any, Any], NDArray[np.int64] | None], k: int) -> list[_Star] | None:
+    """Return the stars of the adaptive search for pairs on diagonals; None if a result is no number of units."""
+    found: list[_Star] = []
+    groups, last = [np.arange(k)] if k > 1 else [], False
+    while groups:
+        pairs = [(np.full(len(g) - 1, g[-1 if last else 0]), g[:-1] if last else g[1:]) for g in groups]
+        last = not last
+        every = sizes_of(*(np.concatenate(side) for side in zip(*pairs, strict=True)))
+        if every is None:
             return None
-        found.append((i, j, sizes))
-        if groups:
-            of_groups = np.split(sizes, np.cumsum([len(side) for side, _ in pairs])[:-1])
-            parts = [o[s == size] for (_, o), s in zip(pairs, of_groups, strict=True) for size in np.unique(s)]
-            groups = [part for part in parts if len(part) > 1]
-    return Meetings(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        of_groups = np.split(every, np.cumsum([len(side) for side, _ in pairs])[:-1])
+        found += [(i, j, sizes) for (i, j), sizes in zip(pairs, of_groups, strict=True)]
+        parts = [j[sizes == size] for _, j, sizes in found[-len(pairs) :] for size in np.unique(sizes)]
+        groups = [part for part in parts if len(part) > 1]
+    return found
 
 
 def find_meetings(
@@ -215,43 +257,101 @@ def find_meetings(
 
     Up to 512 terms all pairs are tested, if that takes few enough calls of the kernel. Otherwise one term of each group
     is compared with the others of the group, and the others are grouped by where they meet it, until each group has one
-    term.
+    term. If all pairs take more than 32 calls, this comes first: random pairs verify the pairs that follow from it.
     """
     m, k, n = shape
     if probe.both:
         return _pairs_on_diagonals(kernel, probe, shape)
-    if k <= _ALL_PAIRS and -(-k // m) * -(-k // n) * -(-k // probe.chunk) <= _ALL_PRODUCTS:
+    calls = -(-k // m) * -(-k // n) * -(-k // probe.chunk)
+    if k <= _ALL_PAIRS and calls <= _ALL_PRODUCTS:
+        if calls > _FEW_PRODUCTS:
+            stars = _adaptive(kernel, probe, shape)
+            whole = None if stars is None else _completed(stars, k)
+            if whole is not None and _has_random_pairs(whole, kernel, probe, shape):
+                return whole
         remain = _counts(kernel, probe, shape, np.arange(k), np.arange(k))
         i, j = np.triu_indices(k, 1)
         upper, lower = remain[i, j], remain[j, i]
         if not np.array_equal(upper, lower) or (upper.size and not 0 <= upper.min() <= upper.max() <= k - 2):
             return None
         return Meetings(i, j, k - upper)
-    return _adaptive(kernel, probe, shape)
+    stars = _adaptive(kernel, probe, shape)
+    return None if stars is None else _joined(stars)
 
 
-def _adaptive(kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]) -> Meetings | None:
+def _has_random_pairs(
+    found: Meetings, kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
+) -> bool:
+    """Return whether the pairs of random terms, in both orders, meet as in a table of all pairs."""
     m, k, n = shape
-    found: list[tuple[NDArray[np.int64], ...]] = []
-    groups, spent, last = [np.arange(k)], 0, False
+    remain = np.full((k, k), -1, np.int64)  # of a term with itself
+    remain[found.i, found.j] = remain[found.j, found.i] = k - found.sizes
+    rng = np.random.default_rng(0)
+    for _ in range(_CHECKED):
+        rows, columns = rng.permutation(k)[:m], rng.permutation(k)[:n]
+        if not np.array_equal(_counts(kernel, probe, shape, rows, columns), remain[np.ix_(rows, columns)]):
+            return False
+    return True
+
+
+def _spread(group: NDArray[np.int64], number: int, last: bool) -> NDArray[np.int64]:
+    """Return terms of a group, from its first to its last one; of one term, the first or the last."""
+    if number == 1:
+        return group[-1:] if last else group[:1]
+    chosen: NDArray[np.int64] = group[np.unique(np.linspace(0, len(group) - 1, number).astype(int))]
+    return chosen
+
+
+def _packed(groups: list[NDArray[np.int64]], most: int) -> list[list[NDArray[np.int64]]]:
+    """Return groups in lists that have at most so many terms together."""
+    found: list[list[NDArray[np.int64]]] = []
+    for group in groups:
+        if not found or sum(map(len, found[-1])) + len(group) > most:
+            found.append([])
+        found[-1].append(group)
+    return found
+
+
+def _adaptive(
+    kernel: Callable[[Matrix, Matrix], Matrix], probe: Probe, shape: tuple[int, int, int]
+) -> list[_Star] | None:
+    """Return the stars of the adaptive search; None if a result is no number of units.
+
+    Groups as long as a side of the result take one product for all of their pairs. Of longer groups, as many terms as
+    the result has rows are compared with all terms.
+    """
+    m, k, n = shape
+    found: list[_Star] = []
+    groups, spent, last = [np.arange(k)] if k > 1 else [], 0, False
     while groups:
-        pivots = [int(group[-1 if last else 0]) for group in groups]
+        long = [group for group in groups if len(group) > min(m, n)]
+        short = _packed([group for group in groups if len(group) <= min(m, n)], min(m, n))
+        tasks = [(batch, batch) for batch in short]
+        for at in range(0, len(long), m):
+            part = long[at : at + m]
+            tasks.append((part, [_spread(group, m // len(part), last) for group in part]))
         last = not last
-        following = []
-        for at in range(0, len(groups), m):
-            part = groups[at : at + m]
+        groups = []
+        for part, pivots in tasks:
             columns = np.unique(np.concatenate(part))
             spent += -(-len(columns) // n) * -(-k // probe.chunk)
             if spent > _PRODUCTS:
                 raise ValueError(f"the tree of {k} terms needs more than {_PRODUCTS} products of matrices")
-            remain = _counts(kernel, probe, shape, np.array(pivots[at : at + m]), columns)
-            for row, (pivot, group) in enumerate(zip(pivots[at : at + m], part, strict=True)):
-                others = group[group != pivot]
-                sizes = k - remain[row, np.searchsorted(columns, others)]
-                if sizes.size and not (2 <= sizes.min() <= sizes.max() <= k):
-                    return None
-                found.append((np.full(len(others), pivot), others, sizes))
-                following += [others[sizes == size] for size in np.unique(sizes)]
-        groups = [group for group in following if len(group) > 1]
-    i, j, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Meetings(i, j, sizes)
+            remain = iter(_counts(kernel, probe, shape, np.concatenate(pivots), columns))
+            for group, rows in zip(part, pivots, strict=True):
+                left = group
+                seen = []
+                for pivot in rows:
+                    sizes = k - next(remain)
+                    left = left[left != pivot]
+                    others = sizes[np.searchsorted(columns, left)]
+                    if others.size and not 2 <= others.min() <= others.max() <= k:
+                        return None
+                    found.append((np.full(len(left), pivot), left, others))
+                    seen.append(sizes)
+                if len(left) > 1:
+                    by_pivots = np.stack([sizes[np.searchsorted(columns, left)] for sizes in seen])
+                    _, kind = np.unique(by_pivots, axis=1, return_inverse=True)
+                    parts = (left[kind.ravel() == number] for number in range(int(kind.max()) + 1))
+                    groups += [each for each in parts if len(each) > 1]
+    return found
