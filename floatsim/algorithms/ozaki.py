@@ -25,6 +25,7 @@ __all__ = ["OZAKI_MODULI", "ScaledIntegers", "ozaki2_matmul", "scaled_integers"]
 
 Float64: TypeAlias = NDArray[np.float64]
 Int64: TypeAlias = NDArray[np.int64]
+UInt32: TypeAlias = NDArray[np.uint32]
 
 OZAKI_MODULI = (
     256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173,
@@ -35,6 +36,10 @@ OZAKI_MODULI = (
 >>> math.log2(math.prod(fs.algorithms.OZAKI_MODULI[:14])) > 110
 True
 """
+
+_BITS = 30
+_MASK = (1 << _BITS) - 1
+"""Long integers are words of 30 bits in int64: a word times a modulus has 38 bits."""
 
 _LONGEST = (1 << 17) - 1
 """The most terms of a sum of products of INT8 residues that INT32 holds: K * 2**14 is at most 2**31 - 1."""
@@ -149,8 +154,8 @@ def scaled_integers(a: Any, b: Any, moduli: int | Sequence[int] = 16) -> ScaledI
     --------
     >>> import floatsim as fs, numpy as np
     >>> x = fs.algorithms.scaled_integers(np.float64([[1.0, 2.0**-60]]), np.ones((2, 1)), moduli=14)
-    >>> int(x.exponents_a[0, 0]), x.a[0, 1]
-    (-53, 0.0)
+    >>> int(x.exponents_a[0, 0]), int(x.a[0, 1])
+    (-53, 0)
     """
     x, y = _matrices(a, b)
     chosen = _moduli(moduli)
@@ -171,32 +176,75 @@ def _residues(x: Float64, p: int) -> Float64:
     return centred
 
 
-def _integer_product(x: ScaledIntegers) -> Any:
-    """Return the exact product of the integer matrices, as an array of Python integers.
+def _digits(x: ScaledIntegers) -> list[UInt32]:
+    """Return the product of the integer matrices modulo the product of the moduli, as digits of the mixed radix.
 
-    The digits of the mixed radix are int64 (Garner): value = d[0] + p[0] * (d[1] + p[1] * (d[2] + ...)). Each product
-    of residues is exact in FP64, because K * 2**14 is below 2**53.
+    value = d[0] + p[0] * (d[1] + p[1] * (d[2] + ...)), by Garner's algorithm. Each product of residues is exact in
+    FP64, because K * 2**14 is below 2**53.
     """
-    digits: list[Int64] = []
+    digits: list[UInt32] = []
     for i, p in enumerate(x.moduli):
-        product = (_residues(x.a, p) @ _residues(x.b, p)).astype(np.int64)
-        rest = product % p
+        product = _residues(x.a, p) @ _residues(x.b, p)
+        rest = (product - np.floor(product / p) * p).astype(np.uint32)  # below 2**31: no quotient rounds to an integer
         for digit, q in zip(digits, x.moduli[:i], strict=True):
-            rest = (rest - digit) * pow(q, -1, p) % p
+            scaled = (rest + np.uint32(256) * np.uint32(p) - digit) * np.uint32(pow(q, -1, p))
+            rest = scaled - scaled // np.uint32(p) * np.uint32(p)
         digits.append(rest)
-    value = digits[-1].astype(object)
-    for digit, p in zip(digits[-2::-1], x.moduli[-2::-1], strict=True):
-        value = value * p + digit
-    whole = math.prod(x.moduli)
-    return np.where(value > (whole - 1) // 2, value - whole, value)
+    return digits
 
 
-def _rounded(value: int, exponent: int) -> float:
-    """Return value * 2**exponent rounded once to FP64, ties to even: Python's division of integers does so."""
-    try:
-        return float(value << exponent) if exponent >= 0 else value / (1 << -exponent)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+def _magnitudes(digits: list[UInt32], moduli: tuple[int, ...]) -> tuple[Int64, NDArray[np.bool_]]:
+    """Return the magnitudes of the numbers as words of 30 bits (words, M, N), the lowest first, and their signs."""
+    whole = math.prod(moduli)
+    count = -(-whole.bit_length() // _BITS)
+    words = np.zeros((count, *digits[0].shape), np.int64)
+    for digit, p in zip(digits[::-1], moduli[::-1], strict=True):
+        words *= p
+        words[0] += digit
+        _carry(words)
+    top = np.array([whole >> _BITS * n & _MASK for n in range(count)], np.int64).reshape(-1, *[1] * digits[0].ndim)
+    doubled = _carry(2 * words)  # the top word may have one bit more
+    negative = np.zeros(digits[0].shape, bool)
+    undecided = np.ones(digits[0].shape, bool)
+    for n in range(
+        count - 1, -1, -1
+    ):  # 2 * value > whole: the value is above (whole - 1) / 2, and stands for value - whole
+        negative |= undecided & (doubled[n] > top[n])
+        undecided &= doubled[n] == top[n]
+    return np.where(negative, _carry(top - words), words), negative
+
+
+def _carry(words: Int64) -> Int64:
+    """Move what is beyond 30 bits of each word, or below zero, to the next word, in place. The last word keeps it."""
+    for n in range(len(words) - 1):
+        words[n + 1] += words[n] >> _BITS
+        words[n] &= _MASK
+    return words
+
+
+def _to_float64(words: Int64, negative: NDArray[np.bool_], exponents: Int64) -> Float64:
+    """Return the numbers times 2**exponents, rounded once to FP64, ties to even.
+
+    The first 60 bits of a number become an int64, whose last bit is set if a lower bit is. Its conversion to FP64
+    rounds as that of the whole number. Subnormal results have fewer bits: Python's integers round them.
+    """
+    padded = np.concatenate([np.zeros((2, *words.shape[1:]), np.int64), words])
+    nonzero = padded != 0
+    top = np.maximum(len(padded) - 1 - nonzero[::-1].argmax(axis=0), 2)
+    first, second, third = (np.take_along_axis(padded, (top - n)[np.newaxis], axis=0)[0] for n in range(3))
+    shift = _BITS - np.frexp(first.astype(np.float64))[1].astype(np.int64)
+    lead = (first << _BITS | second) << shift | third >> _BITS - shift
+    lower = nonzero.cumsum(axis=0)
+    below = np.take_along_axis(lower, (top - 2)[np.newaxis], axis=0)[0] > (third != 0)
+    lead |= below | (third & ((1 << _BITS - shift) - 1) != 0)
+    scales = exponents + _BITS * (top - 3) - shift
+    with np.errstate(over="ignore"):
+        found: Float64 = np.ldexp(lead.astype(np.float64), scales)
+    for place in np.argwhere(scales < -1080) if words.size else ():  # 2**59 * 2**-1081 is normal
+        where = tuple(place)
+        value = sum(int(word) << _BITS * n for n, word in enumerate(words[(slice(None), *where)]))
+        found[where] = value / (1 << -int(exponents[where]))  # Python rounds the quotient of two integers once
+    return np.where(negative, -found, found)
 
 
 def ozaki2_matmul(a: Any, b: Any, moduli: int | Sequence[int] = 16) -> Float64:
@@ -239,7 +287,5 @@ def ozaki2_matmul(a: Any, b: Any, moduli: int | Sequence[int] = 16) -> Float64:
     [True, True]
     """
     x = scaled_integers(a, b, moduli)
-    exact = _integer_product(x)
-    exponents = np.broadcast_to(x.exponents_a + x.exponents_b, exact.shape)
-    found = [_rounded(int(value), int(e)) for value, e in zip(exact.ravel(), exponents.ravel(), strict=True)]
-    return np.asarray(found, np.float64).reshape(exact.shape)
+    exponents = np.broadcast_to(x.exponents_a + x.exponents_b, (x.a.shape[0], x.b.shape[1]))
+    return _to_float64(*_magnitudes(_digits(x), x.moduli), exponents)

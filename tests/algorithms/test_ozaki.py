@@ -11,12 +11,21 @@ import pytest
 
 import floatsim as fs
 from floatsim.algorithms import OZAKI_MODULI, ozaki2_matmul, scaled_integers
-from floatsim.algorithms.ozaki import _integer_product, _residues
+from floatsim.algorithms.ozaki import _digits, _residues
 
 
 def integers(x: np.ndarray) -> np.ndarray:
     assert (x == np.trunc(x)).all()
     return np.array([[int(v) for v in row] for row in x.tolist()], object).reshape(x.shape)
+
+
+def integer_product(x: fs.algorithms.ScaledIntegers) -> np.ndarray:
+    """The number of the mixed radix, above half of the product of the moduli a negative one."""
+    value, radix = 0, 1
+    for digit, p in zip(_digits(x), x.moduli, strict=True):
+        assert ((digit >= 0) & (digit < p)).all()
+        value, radix = value + digit.astype(object) * radix, radix * p
+    return np.where(value > (radix - 1) // 2, value - radix, value)
 
 
 def matrices(seed: int, m: int = 5, k: int = 12, n: int = 4, spread: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -46,12 +55,25 @@ def test_the_integer_product_is_exact(moduli, spread):
     x = scaled_integers(a, b, moduli)
     left, right = integers(x.a), integers(x.b)
     exact = left @ right
-    assert (_integer_product(x) == exact).all()
+    assert (integer_product(x) == exact).all()
     assert 2 * int(np.abs(left).sum(axis=1).max()) > 0 and 2 * max(abs(v) for v in exact.ravel()) < math.prod(x.moduli)
     found = ozaki2_matmul(a, b, moduli)
     for i, j in np.ndindex(*found.shape):
         e = int(x.exponents_a[i, 0] + x.exponents_b[0, j])
         assert found[i, j] == float(Fraction(exact[i, j]) * Fraction(2) ** e)
+
+
+@pytest.mark.parametrize("exponent", [-1100, -560, 0, 400])
+def test_the_last_rounding(exponent):
+    """Products that end near ties, in the subnormal range, and beyond FP64: one rounding of the exact integer."""
+    rng, ends = np.random.default_rng(7), 2.0 ** (exponent / 2 - 26)
+    a, b = (rng.integers(-(2**53), 2**53, shape) * ends for shape in ((20, 3), (3, 20)))
+    a[:5], b[:, :5] = np.ldexp(np.round(np.ldexp(a[:5] / ends, -30)), 30) * ends, b[:, :5] / 2.0**10
+    x = scaled_integers(a, b, 17)
+    exact, found = integers(x.a) @ integers(x.b), ozaki2_matmul(a, b, 17)
+    for i, j in np.ndindex(*found.shape):
+        value = Fraction(exact[i, j]) * Fraction(2) ** int(x.exponents_a[i, 0] + x.exponents_b[0, j])
+        assert found[i, j] == float(value) and np.signbit(found[i, j]) == (value < 0)
 
 
 def test_the_largest_integers():
@@ -60,7 +82,7 @@ def test_the_largest_integers():
         a = np.full((1, k), 1 - 2.0**-53)
         for b in (a.T, -a.T):
             x = scaled_integers(a, b, moduli)
-            assert _integer_product(x)[0, 0] == (integers(x.a) @ integers(x.b))[0, 0]
+            assert integer_product(x)[0, 0] == (integers(x.a) @ integers(x.b))[0, 0]
 
 
 def test_integers_are_the_operands_cut_toward_zero():
