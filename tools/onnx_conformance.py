@@ -6,7 +6,8 @@ tests/quantization/onnx_conformance.json too.
 Every model has one operator, and for onnxruntime a Cast of its result to FLOAT or INT32, because NumPy has no such
 types. It runs in the reference evaluator of onnx and in onnxruntime, without optimizations. The operands are the corner
 cases and midpoints of `floatsim vectors`; of 16-bit operands all codes. floatsim computes the results from the text of
-the standard: "Float stored in 8 bits", "Float stored in 4 bits", Cast and QuantizeLinear.
+the standard: "Float stored in 8 bits", "Float stored in 4 bits", "4 bit integer types", "2 bit integer types", Cast and
+QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -29,10 +30,15 @@ TARGETS = {
     "FLOAT8E4M3FN": "e4m3", "FLOAT8E4M3FNUZ": "e4m3fnuz", "FLOAT8E5M2": "e5m2", "FLOAT8E5M2FNUZ": "e5m2fnuz",
     "FLOAT8E8M0": "e8m0", "FLOAT4E2M1": "e2m1", "BFLOAT16": "bf16", "FLOAT16": "fp16",
 }  # fmt: skip
-INTEGERS = {"INT4": (-8, 7), "UINT4": (0, 15), "INT8": (-128, 127), "UINT8": (0, 255)}
+INTEGERS = {"INT2": (-2, 1), "UINT2": (0, 3), "INT4": (-8, 7), "UINT4": (0, 15), "INT8": (-128, 127), "UINT8": (0, 255)}
+CAST_INTEGERS = ("INT2", "UINT2", "INT4", "UINT4")
+"""The integers whose Cast has a defined rounding: to nearest, ties to even. That of INT8 and UINT8 has none."""
 SOURCES = {"FLOAT": "fp32", "FLOAT16": "fp16", "BFLOAT16": "bf16"}
 SATURATING = ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
-"""The types whose Cast has the attribute `saturate`; the other ones ignore it."""
+"""The types of 8 bits with zero whose Cast has the attribute `saturate`. FLOAT8E8M0 has it, too; the other ones ignore
+it."""
+OPSETS = {"INT2": (25, 13), "UINT2": (25, 13)}
+"""The opset and the version of the intermediate representation that have a type; other types: 24 and 11."""
 ROUNDINGS = {"up": "toward_positive", "down": "toward_zero", "nearest": "ties_to_away"}
 """The values of the attribute `round_mode` of a Cast to FLOAT8E8M0; "up" is the default."""
 ROOT = Path(__file__).parents[1]
@@ -70,16 +76,31 @@ def expected_cast(
     x: fs.FloatArray, target: str, saturate: int, round_mode: str = "up"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return codes of the standard's result, and where the standard defines one."""
+    values = x.values.astype(float)
+    if target in CAST_INTEGERS:  # "rounding to the nearest integer (with ties to even)"; "undefined if OOR"
+        low, high = INTEGERS[target]
+        rounded = np.rint(values)
+        known = (rounded >= low) & (rounded <= high)
+        return _integer_codes(np.where(known, rounded, 0), low), known
     name = TARGETS[target]
     fmt = fs.as_format(name)
-    values = x.values.astype(float)
     known = np.ones(len(values), bool)
     if target == "FLOAT4E2M1":  # no infinities and NaNs: the standard says nothing about NaN
         known &= ~np.isnan(values)
         return fs.convert(x, fmt, overflow="saturate_finite").codes, known
-    if target == "FLOAT8E8M0":  # positive numbers alone
-        known &= (values >= fmt.smallest_normal) & (values <= fmt.max)
-        return fs.convert(x, fmt, rounding=ROUNDINGS[round_mode]).codes, known
+    if target == "FLOAT8E8M0":  # positive numbers, and special values in the two cases of the standard's table
+        within = (values >= fmt.smallest_normal) & (values <= fmt.max)
+        codes = fs.convert(x, fmt, rounding=ROUNDINGS[round_mode]).codes
+        special = np.isnan(values) | (values == np.inf) | ((values == 0) & ~np.signbit(values))
+        if (round_mode, saturate) == ("up", 1):
+            special |= (values > 0) & ~within
+            ends = np.where(values > fmt.max, fmt.max_code, 0)
+        elif (round_mode, saturate) == ("nearest", 0):
+            ends = np.full(len(values), fmt.canonical_nan)
+        else:
+            return codes, within
+        ends = np.where(np.isnan(values), fmt.canonical_nan, ends).astype(np.uint8)
+        return np.where(within, codes, ends), within | special
     if target in SATURATING and saturate:
         return fs.convert(x, fmt, overflow="saturate_finite").codes, known
     return fs.convert(x, fmt, overflow="infinity").codes, known
@@ -94,8 +115,13 @@ def expected_quantized(x: fs.FloatArray, target: str, scale: float, saturate: in
     low, high = INTEGERS[target]
     values = quotient.values.astype(float)
     known = ~np.isnan(values)
-    rounded = np.clip(np.rint(np.where(known, values, 0)), low, high).astype(np.int64)
-    return (rounded & 0xFF if low < 0 else rounded).astype(np.uint8), known
+    return _integer_codes(np.clip(np.rint(np.where(known, values, 0)), low, high), low), known
+
+
+def _integer_codes(values: np.ndarray, low: int) -> np.ndarray:
+    """Return integers as codes of 8 bits, those of a signed type with all copies of the sign."""
+    integers = values.astype(np.int64)
+    return (integers & 0xFF if low < 0 else integers).astype(np.uint8)
 
 
 def same(codes: np.ndarray, expected: np.ndarray, target: str) -> np.ndarray:
@@ -116,9 +142,10 @@ def model(operator: str, source: str, target: str, saturate: int, round_mode: st
     kinds = TensorProto.DataType
     to = kinds.Value(target)
     inputs = [helper.make_tensor_value_info("x", kinds.Value(source), [None])]
-    attributes: dict[str, Any] = {"saturate": saturate} if target in SATURATING else {}
+    attributes: dict[str, Any] = {"saturate": saturate} if target in (*SATURATING, "FLOAT8E8M0") else {}
     if target == "FLOAT8E8M0":
         attributes["round_mode"] = round_mode
+    opset, representation = OPSETS.get(target, (24, 11))
     if operator == "Cast":
         nodes = [helper.make_node("Cast", ["x"], ["y"], to=to, **attributes)]
     else:
@@ -130,7 +157,7 @@ def model(operator: str, source: str, target: str, saturate: int, round_mode: st
         nodes.append(helper.make_node("Cast", ["y"], ["z"], to=wide))
         outputs = [helper.make_tensor_value_info("z", wide, [None])]
     graph = helper.make_graph(nodes, "g", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=representation)
 
 
 DTYPES = {"FLOAT": np.float32, "FLOAT16": np.float16, "BFLOAT16": ml_dtypes.bfloat16}
@@ -183,13 +210,15 @@ def cases() -> Iterator[tuple[str, str, str, int, float, str]]:
     """Yield the operator, the types, `saturate`, the scale and `round_mode` of each row."""
     for operator in ("Cast", "QuantizeLinear"):
         for source in SOURCES:
-            targets = [*TARGETS] if operator == "Cast" else [*SATURATING, "FLOAT4E2M1", *INTEGERS]
+            targets = [*TARGETS, *CAST_INTEGERS] if operator == "Cast" else [*SATURATING, "FLOAT4E2M1", *INTEGERS]
             for target in targets:
                 if target == source:
                     continue
                 for saturate in (1, 0) if target in SATURATING else (1,):
                     for round_mode in ROUNDINGS if target == "FLOAT8E8M0" else ("up",):
                         yield operator, source, target, saturate, 1.0, round_mode
+                if target == "FLOAT8E8M0":
+                    yield operator, source, target, 0, 1.0, "nearest"
     for source in SOURCES:
         for target in ("FLOAT8E4M3FN", "INT8", "INT4"):
             yield "QuantizeLinear", source, target, 1, 0.0117, "up"
@@ -245,7 +274,7 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         groups.setdefault((row.operator, row.target, row.saturate), {}).setdefault(row.library, []).append(row)
     for (operator, target, saturate), found in groups.items():
-        shown = str(saturate) if target in SATURATING else ""
+        shown = str(saturate) if target in (*SATURATING, "FLOAT8E8M0") else ""
         cells = [_cell(found[library]) for library in LIBRARIES]
         lines.append(f"| {operator} | {target} | {shown} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)

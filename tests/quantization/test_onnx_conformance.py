@@ -55,6 +55,24 @@ def test_expected_results(conformance):
         assert got[known].tolist() == codes
     got, known = conformance.expected_quantized(fs.array([2.5, 3.5, -1e9, 1e9, np.nan], "fp32"), "INT4", 1.0, 1)
     assert got[known].tolist() == [2, 4, 0xF8, 7]
+    x = fs.array([0.5, 1.5, -2.5, 7.5, 7.25, -8.5, -8.75, 9.0, -0.25, np.nan, np.inf], "fp32")
+    got, known = conformance.expected_cast(x, "INT4", 1)
+    assert got[known].tolist() == [0, 2, 0xFE, 7, 0xF8, 0]
+    assert known.tolist() == [True] * 3 + [False, True, True] + [False] * 2 + [True] + [False] * 2
+    got, known = conformance.expected_cast(x, "UINT2", 1)
+    assert got[known].tolist() == [0, 2, 0]
+
+
+def test_special_values_of_float8e8m0(conformance):
+    """The table of the operator Cast: 0, -0, NaN, infinity, and numbers beyond the largest and the smallest one."""
+    x = fs.array([0.0, -0.0, np.nan, np.inf, -np.inf, 3e38, 1e-45, -1.0, 2.0**127, 2.0**-127], "fp32")
+    for mode, saturate, codes, outside in (
+        ("up", 1, [0, 0xFF, 0xFE, 0xFE, 0, 254, 0], [1, 4, 7]),
+        ("nearest", 0, [0xFF, 0xFF, 0xFF, 254, 0], [1, 4, 5, 6, 7]),
+        ("down", 1, [254, 0], [0, 1, 2, 3, 4, 5, 6, 7]),
+    ):
+        got, known = conformance.expected_cast(x, "FLOAT8E8M0", saturate, mode)
+        assert (got[known].tolist(), np.flatnonzero(~known).tolist()) == (codes, outside), mode
 
 
 QUICK = [("Cast", "FLOAT16", "FLOAT8E5M2", 0, 1.0), ("Cast", "BFLOAT16", "FLOAT8E8M0", 1, 1.0),

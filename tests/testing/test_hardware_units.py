@@ -440,3 +440,31 @@ def test_example_of_cocotb(monkeypatch):
     dut = types.SimpleNamespace(x=x, y=types.SimpleNamespace(value=_Signal(lambda: x.value >> 16)))
     with pytest.raises(AssertionError, match=r"4974 of 4976 mismatches are explained by rounding='toward_zero'"):
         asyncio.run(names["conversion"](dut))
+
+
+@pytest.mark.parametrize("operation", ["rint", "floor", "ceil", "trunc", "convert"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "e4m3", "e3m4", "e2m1"])
+def test_integers_have_ties_beside_them(operation, name):
+    """An eighth of the operands at least are half way between two integers, and as many are beside that."""
+    fmt = fs.as_format(name)
+    unit = fs.testing.hardware_unit(operation, fmt, "int32" if operation == "convert" else None)
+    x = np.asarray(fs.from_codes(unit.vectors(6000)[0], fmt).values, float)
+    halves = 2 * x[np.isfinite(x)]
+    odd = (halves == np.rint(halves)) & (halves % 2 == 1)
+    assert odd.mean() > 0.05
+    assert len(np.unique(halves[odd])) >= min(6, len(np.unique(halves)) // 8)
+    for mode in ("ties_to_away", "toward_zero"):
+        wrong = fs.testing.hardware_unit("convert", fmt, "int32", rounding=mode)
+        right = fs.testing.hardware_unit("convert", fmt, "int32")
+        operands = [unit.vectors(6000)[0]]
+        assert not right.compare(operands, wrong.evaluate(operands)[0])
+
+
+@pytest.mark.parametrize(("source", "to"), [("int32", "bf16"), ("uint32", "fp16"), ("int64", "fp32"),
+                                            ("uint64", "fp64"), ("int16", "e4m3"), ("uint8", "e5m2")])  # fmt: skip
+def test_conversions_of_integers_have_ties(source, to):
+    """Ties decide between the two ways to break them, in both directions."""
+    even = fs.testing.hardware_unit("convert", source, to)
+    away = fs.testing.hardware_unit("convert", source, to, rounding="ties_to_away")
+    x, result, _ = even.vectors(3000)
+    assert (away.evaluate([x])[0] != result).sum() > 50

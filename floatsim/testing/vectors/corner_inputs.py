@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK", "CORNER_GENERATOR", "corner_codes", "draws", "interleaved", "operand_blocks"]
 
-CORNER_GENERATOR = 1
+CORNER_GENERATOR = 2
 BLOCK = 1 << 15
 """Rows of a block."""
 _STREAM = 62  # of `Draws`: neither that of dot products (0 to 5) nor that of scalar inputs (63)
@@ -317,9 +317,24 @@ def _ties_of_root(sources: tuple[FloatFormat, ...], result: FloatFormat, n: int,
     return [_beside(encode(values * values, fmt, overflow="saturate_finite").astype(np.uint64), fmt, draw)]
 
 
+def _ties_of_integer(sources: tuple[FloatFormat, ...], result: FloatFormat, n: int, draw: Draws) -> list[Words] | None:
+    """Return odd numbers divided by 2, and their neighbours: midpoints of two integers."""
+    (fmt,) = sources
+    t = fmt.trailing_bits
+    exponents = _between(-1, t - 1, n, draw)
+    last = (t - 1 - exponents).astype(np.uint64)  # the place of one half; t: the hidden bit is one half
+    trailing = draw.words(n) & np.uint64((1 << t) - 1)
+    trailing = (trailing >> last | np.uint64(1)) << last & np.uint64((1 << t) - 1)
+    field = np.clip(exponents + fmt.bias, 0, fmt.emax + fmt.bias).astype(np.uint64)
+    codes = np.minimum(field << np.uint64(t) | trailing, np.uint64(fmt.max_code))
+    signs = draw.below(2, n).astype(np.uint64) * np.uint64(fmt.sign_mask)
+    return [_beside(codes | np.where(codes > 0, signs, np.uint64(0)), fmt, draw)]
+
+
 _TIES: dict[str, Callable[[tuple[FloatFormat, ...], FloatFormat, int, Draws], list[Words] | None]] = {
     "convert": _ties_of_conversion, "add": _ties_of_sum, "subtract": _ties_of_sum, "multiply": _ties_of_product,
     "fma": _ties_of_fma, "divide": _ties_of_quotient, "sqrt": _ties_of_root,
+    **dict.fromkeys(("rint", "floor", "ceil", "trunc"), _ties_of_integer),
 }  # fmt: skip
 _KINDS: tuple[tuple[_Kind, int], ...] = (
     (_ties, 4), (_tiny, 2), (_huge, 2), (_cancelling, 2), (_similar, 3), (_random, 3),

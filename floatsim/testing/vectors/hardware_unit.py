@@ -446,7 +446,8 @@ class _ScalarUnit(HardwareUnit):
             sources = tuple(x for x in self.sources if isinstance(x, FloatFormat))
             name = "rint" if isinstance(self.result, np.dtype) and self.operation == "convert" else self.operation
             return operand_blocks(name, sources, result, seed)
-        return _integer_blocks(self.sources[0], seed)
+        assert isinstance(self.result, FloatFormat)
+        return _integer_blocks(self.sources[0], self.result, seed)
 
     def evaluate(self, operands: Sequence[Codes]) -> tuple[Codes, NDArray[np.uint8]]:
         options: dict[str, Any] = self.options | {"return_flags": True}
@@ -525,8 +526,11 @@ def _name(kind: FloatFormat | np.dtype[Any]) -> str:
     return kind.name
 
 
-def _integer_blocks(dtype: np.dtype[Any], seed: int) -> Iterator[list[Codes]]:
-    """Yield integers: first the ends, powers of two and their neighbours; then numbers of random length."""
+def _integer_blocks(dtype: np.dtype[Any], result: FloatFormat, seed: int) -> Iterator[list[Codes]]:
+    """Yield integers: first the ends, powers of two and their neighbours; then numbers of random length.
+
+    Every third one of these is half way between two numbers of the result, or beside that, if there are such integers.
+    """
     limits, code = np.iinfo(dtype), f"u{dtype.itemsize}"
     corners = [0, 1, -1, limits.max, limits.min, limits.max - 1, limits.min + 1]
     corners += [sign * ((1 << bit) + step) for bit in range(1, limits.bits) for step in (-1, 0, 1) for sign in (1, -1)]
@@ -536,6 +540,12 @@ def _integer_blocks(dtype: np.dtype[Any], seed: int) -> Iterator[list[Codes]]:
         draw = draws(seed, block)
         words = draw.words(BLOCK) >> (draw.below(limits.bits, BLOCK) + 64 - limits.bits).astype(np.uint64)
         signs = draw.below(2, BLOCK).astype(bool) & (limits.min < 0)
+        free = limits.max.bit_length() - (result.precision + 1)
+        if free >= 0:
+            odd = draw.words(BLOCK) >> np.uint64(63 - result.precision) | np.uint64(1 << result.precision | 1)
+            ties = odd << draw.below(free + 1, BLOCK).astype(np.uint64)
+            ties += (draw.below(3, BLOCK) - 1).astype(np.uint64)
+            words = np.where(np.arange(BLOCK) % 3 == 0, ties, words)
         yield [np.where(signs, ~words + np.uint64(1), words).astype(code)]
 
 
