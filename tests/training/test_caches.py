@@ -72,7 +72,7 @@ def test_rotations_and_contexts():
     (lambda: Cache("e4m3", rotate=48), "rotate must be 0 or a power of two"),
     (lambda: Cache("e4m3", signs=(1, -1)), "signs are for rotate="),
     (lambda: Cache("e4m3", rotate=4, signs=(1, -1)), "signs must be 4 numbers"),
-    (lambda: Cache(), "stores keys and values as they are"),
+    (Cache, "stores keys and values as they are"),
     (lambda: Cache("e4m3", rotate=128).stored(X, "keys"), "rotate=128 does not divide the head size 64"),
     (lambda: Cache("q4_k").stored(X, "keys"), "cannot act on a head size of 64"),
     (lambda: Cache("e4m3").stored(X, "key"), "did you mean 'keys'"),
