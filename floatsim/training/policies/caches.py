@@ -212,7 +212,7 @@ class Cache:
         Examples
         --------
         >>> import floatsim as fs
-        >>> fs.training.Cache("int4", rotate=2).rotated([3.0, 1.0], "keys").format.name
+        >>> fs.training.Cache("int4", rotate=2).rotated(fs.array([3.0, 3.0], "bf16"), "keys").format.name
         'FP32'
         """
         given = as_float_array(x, "x")
