@@ -42,6 +42,24 @@ def test_torchao_mx(scheme, rule):
     assert np.array_equal(q.codes, unpacked(elements, torch, scheme == "mxfp4"))
 
 
+@pytest.mark.parametrize("rule", ["floor", "rceil", "ceil", "even"])
+@pytest.mark.parametrize("scheme", ["mxfp8", "mxfp8_e5m2"])
+def test_torchao_mx_with_zeros_an_outlier_and_nan(scheme, rule):
+    """Scales are equal, and codes except in blocks whose scale is NaN: all their numbers are NaN."""
+    torch = pytest.importorskip("torch", reason="compares with torchao")
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="compares with torchao")
+    x = np.random.default_rng(4).normal(size=(4, 128)).astype(np.float32)
+    x[0, :32], x[1, 5], x[2, 64:96], x[3, 7] = 0, np.nan, np.nan, 3e30
+    mode = mx.ScaleCalculationMode[rule.upper()]
+    scales, elements = mx.to_mx(torch.from_numpy(x), getattr(torch, MX[scheme]), 32, mode)
+    q = fs.quantize_blocks(x, scheme, rule=rule)
+    assert np.array_equal(q.scales.codes, scales.view(torch.uint8).numpy())
+    kept = np.repeat(q.scales.codes != 0xFF, 32, axis=1)
+    assert kept.sum() == x.size - 64
+    assert np.array_equal(q.codes[kept], elements.view(torch.uint8).numpy()[kept])
+    assert np.isnan(q.values[~kept]).all()
+
+
 def unpacked(elements, torch, packed: bool) -> np.ndarray:
     codes = elements.view(torch.uint8).numpy()
     if not packed:

@@ -96,7 +96,12 @@ CACHES = {
 }
 
 
-@pytest.mark.parametrize(("cache", "definition"), CACHES.values(), ids=CACHES)
+QUICK = ("e4m3", "a scale")
+
+
+@pytest.mark.parametrize(("cache", "definition"), [
+    pytest.param(*each, id=name, marks=() if name in QUICK else pytest.mark.full) for name, each in CACHES.items()
+])  # fmt: skip
 def test_each_token_is_stored_by_itself(cache, definition):
     """The stored numbers are those of the definition token by token, and decoding is equal to reading the prompt."""
     model, x = decoder()

@@ -247,7 +247,9 @@ def test_modifiers():
     assert policy.name == "fp16+scaling+masters"
     assert as_policy("bf16+stochastic").weight_rounding is fs.Rounding.STOCHASTIC
     assert as_policy("bf16+kahan").kahan
-    assert set(POLICY_MODIFIERS) == {"scaling", "masters", "stochastic", "kahan"}
+    assert as_policy("bf16+INT4-cache").cache.keys.of.format == fs.quantization.INT4
+    caches = {"fp8-cache", "int8-cache", "int4-cache"}
+    assert set(POLICY_MODIFIERS) == {"scaling", "masters", "stochastic", "kahan", *caches}
 
 
 # -- names of operations -----------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from floatsim.arrays.array.conversion import as_float_array
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import Floats
@@ -180,7 +182,7 @@ class Cache:
                 raise ValueError("signs are for rotate= or rotate_values=, which are both 0")
             settled["signs"] = tuple(self.signs)
             for size in sizes:
-                hadamard(FloatArray([0] * size, FP32), size, signs=settled["signs"])
+                hadamard(np.zeros(size, np.float32), size, signs=settled["signs"])
         if all(settled[name] in (None, 0) for name in (*PARTS, "rotate", "rotate_values")):
             raise ValueError("Cache() stores keys and values as they are; give keys=, such as 'e4m3' or 'int8'")
         for name, value in settled.items():
@@ -210,7 +212,7 @@ class Cache:
         Examples
         --------
         >>> import floatsim as fs
-        >>> fs.training.Cache("int4", rotate=2).rotated([3.0, 1.0], "keys").format.name
+        >>> fs.training.Cache("int4", rotate=2).rotated(fs.array([3.0, 3.0], "bf16"), "keys").format.name
         'FP32'
         """
         given = as_float_array(x, "x")
@@ -285,7 +287,7 @@ def _wide(x: FloatArray) -> FloatArray:
 
 
 def _text(how: Any) -> str:
-    return how.text if isinstance(how, NamedScheme) else str(how)
+    return how.text if isinstance(how, NamedScheme) else f"{how}"
 
 
 CacheLike: TypeAlias = "Cache | SchemeLike"
