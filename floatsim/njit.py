@@ -234,9 +234,8 @@ class GeneratorType(types.Dummy):  # type: ignore[misc]
 register_model(GeneratorType)(models.OpaqueModel)
 
 _NO_GENERATOR = (
-    "is an integer in compiled code, which draws from floatsim's own generator; with fs.Philox, fs.Threefry or "
-    "fs.Lfsr, round whole arrays outside: fs.quantize(x, ..., seed=fs.Philox(42)), or pass the integers of .draws(n) "
-    "as an array"
+    "is an integer in compiled code, which draws from floatsim's own generator; with fs.Philox, fs.Threefry, fs.Lfsr "
+    "round whole arrays outside: fs.quantize(x, ..., seed=fs.Philox(42)), or pass the integers of .draws(n) as an array"
 )
 
 

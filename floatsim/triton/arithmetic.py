@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from floatsim.arrays.array.float_array import FloatArray
@@ -33,6 +34,18 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
 """Functions of the interpreter's builder, each correctly rounded. Results of NumPy depend on the machine."""
 
 
+_EXTREMES: Mapping[Any, bool] = {np.fmin: True, np.minimum: True, np.fmax: False, np.maximum: False}
+"""The operations of `tl.minimum` and `tl.maximum`, and whether they return the smallest number."""
+
+
+def _with_signed_zeros(found: Any, given: Sequence[Any], smallest: bool) -> Any:
+    """Return an extreme whose zeros have the sign of the smallest or largest zero. NumPy returns either zero."""
+    zeros = [(x.data == 0) & (np.signbit(x.data) == smallest) for x in given]
+    negative = np.logical_or(*zeros) == smallest
+    data = np.where(found.data == 0, np.where(negative, -0.0, 0.0).astype(found.data.dtype), found.data)
+    return TensorHandle(data, found.dtype)
+
+
 def is_stored_as_integers(x: Any) -> bool:
     """Return whether a handle holds numbers that the interpreter reads as integers."""
     return isinstance(x, TensorHandle) and is_float(x.dtype) and format_of(x.dtype) in STORED_AS_INTEGERS
@@ -41,15 +54,20 @@ def is_stored_as_integers(x: Any) -> bool:
 def in_numbers(original: Callable[..., Any], builder: Any, operands: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
     """Call an operation of the builder with the numbers of its operands, and round the result to their format.
 
-    BF16 results are rounded once: FP32 holds sums and products of BF16 numbers with enough bits for this.
+    BF16 results are rounded once: FP32 holds sums and products of BF16 numbers with enough bits for this. A comparison
+    of floats has booleans; the interpreter gives them the dtype of the floats, and a cast would read them as such.
     """
-    if not any(map(is_stored_as_integers, operands)):
-        return original(builder, *operands, *rest)
-    dtype = next(x.dtype.scalar for x in operands if is_stored_as_integers(x))
+    stored = [x.dtype.scalar for x in operands if is_stored_as_integers(x)]
+    given = [numbers(x) for x in operands] if stored else operands
     with np.errstate(all="ignore"):
-        found = original(builder, *map(numbers, operands), *rest)
+        found = original(builder, *given, *rest)
     if found.data.dtype == np.bool_:
-        return TensorHandle(found.data, dtype)
+        return TensorHandle(found.data, tl.int1) if is_float(found.dtype) else found
+    if rest[-1] in _EXTREMES and is_float(found.dtype):
+        found = _with_signed_zeros(found, given, _EXTREMES[rest[-1]])
+    if not stored:
+        return found
+    dtype = stored[0]
     if format_of(dtype) != BF16:
         raise UndefinedOperationError(f"arithmetic on {dtype} has no definition; cast to tl.float32 first")
     return rounded_handle(found.data, dtype)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
@@ -184,6 +185,36 @@ def _min_max(
     return original(self, x, val_reduce_op, idx_reduce_op) if found is None else found
 
 
+def _get_bf16(own: _Definitions, original: _Method, self: Any, value: float) -> Any:
+    return cast(self.get_fp64(value), tl.bfloat16, None, own.casts)
+
+
+class _Checked:
+    """A function that combines two values of a reduction, with a check of the dtypes that it returns."""
+
+    def __init__(self, combine: Any) -> None:
+        self._combine = combine
+
+    def fn(self, *values: Any) -> Any:
+        found = self._combine.fn(*values)
+        for x, given in zip(found if isinstance(found, tuple) else (found,), values, strict=False):
+            if isinstance(x, tl.tensor) and x.dtype != given.dtype:
+                raise UndefinedOperationError(
+                    f"the function of a reduction or scan returns {x.dtype} for {given.dtype}; cast its result, or the "
+                    f"operand before it: x.to(tl.float32)"
+                )
+        return found
+
+
+def _generic(own: _Definitions, original: _Method, self: Any, x: Any) -> Any:
+    combine = self.combine_fn
+    self.combine_fn = _Checked(combine)
+    try:
+        return original(self, x)
+    finally:
+        self.combine_fn = combine
+
+
 def _scan(kind: str) -> _Method:
     def method(own: _Definitions, original: _Method, self: Any, x: Any) -> Any:
         found = scanned(x, self.axis, kind)
@@ -212,12 +243,24 @@ _METHODS: tuple[tuple[Any, str, _Method], ...] = (
     *((interpreter.InterpreterBuilder, name, _function(name)) for name in FUNCTIONS),
     (interpreter.InterpreterBuilder, "create_atomic_rmw", _atomic),
     (interpreter.InterpreterBuilder, "create_descriptor_load", _descriptor_load),
+    (interpreter.InterpreterBuilder, "get_bf16", _get_bf16),
+    (interpreter.ReduceOps, "generic_reduce", _generic),
+    (interpreter.ScanOps, "generic_scan", _generic),
     (interpreter.ReduceOps, "sum", _sum),
     (interpreter.ReduceOps, "min_max", _min_max),
     (interpreter.ScanOps, "cumsum", _scan("cumsum")),
     (interpreter.ScanOps, "cumprod", _scan("cumprod")),
 )
 """The methods of the interpreter that a block replaces: the class, the name, the definition."""
+
+
+def _absent(name: str) -> _Method:
+    """Return a method for one that this version of Triton lacks: `get_bf16` in 3.8.0."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    return method
 
 
 def _dispatching(original: _Method, definition: _Method) -> _Method:
@@ -245,7 +288,7 @@ def _one_launch(original: _Method) -> _Method:
 _launching = threading.RLock()
 _patching = threading.Lock()
 _blocks = 0
-_originals: list[tuple[Any, str, _Method]] = []
+_originals: list[tuple[Any, str, _Method | None]] = []
 
 
 def _enter() -> None:
@@ -253,9 +296,9 @@ def _enter() -> None:
     global _blocks  # noqa: PLW0603
     with _patching:
         if _blocks == 0:
-            _originals.extend((owner, name, vars(owner)[name]) for owner, name, _ in _METHODS)
+            _originals.extend((owner, name, vars(owner).get(name)) for owner, name, _ in _METHODS)
             for (owner, name, original), (_, _, definition) in zip(_originals, _METHODS, strict=True):
-                method = _dispatching(original, definition)
+                method = _dispatching(original or _absent(name), definition)
                 setattr(owner, name, _one_launch(method) if definition is _launch else method)
         _blocks += 1
 
@@ -267,7 +310,10 @@ def _leave() -> None:
         _blocks -= 1
         while _blocks == 0 and _originals:
             owner, name, original = _originals.pop()
-            setattr(owner, name, original)
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
 
 @contextmanager

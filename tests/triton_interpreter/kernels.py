@@ -177,6 +177,48 @@ def reductions_kernel(x, sums, largest, place, running, M: tl.constexpr, N: tl.c
 
 
 @triton.jit
+def masks_kernel(x, y, out, n: tl.constexpr, dtype: tl.constexpr):
+    """Comparisons as masks and numbers, constants, and zeros of both signs."""
+    i = tl.arange(0, n)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, tl.where((a < b) & (b > 0), a * 0.5, tl.full((n,), 1.5, dtype)))
+    tl.store(out + n + i, (a >= b).to(tl.int32).to(dtype))
+    tl.store(out + 2 * n + i, tl.full((n,), 7.0, dtype), mask=~(a == b))
+    tl.store(out + 3 * n + i, tl.maximum(a, b).to(dtype))
+    tl.store(out + 4 * n + i, tl.minimum(a, b).to(dtype))
+    tl.store(out + 5 * n + i, tl.sort(b))
+
+
+@triton.jit
+def add(a, b):
+    return a + b
+
+
+@triton.jit
+def wide_add(a, b):
+    return a.to(tl.float32) + b.to(tl.float32)
+
+
+@triton.jit
+def combined_kernel(x, out, n: tl.constexpr, combine: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, tl.associative_scan(tl.load(x + i), 0, combine))
+    tl.store(out + n, tl.reduce(tl.load(x + i), 0, combine))
+
+
+@triton.jit
+def extremes_kernel(x, values, places, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    a = tl.load(x + m[:, None] * N + n[None, :])
+    largest, first = tl.max(a, 1, return_indices=True)
+    smallest, last = tl.min(a, 1, return_indices=True)
+    tl.store(values + m, largest.to(tl.float32))
+    tl.store(values + M + m, smallest.to(tl.float32))
+    tl.store(places + m, first)
+    tl.store(places + M + m, last)
+
+
+@triton.jit
 def random_kernel(bits, uniform, normal, seed, n: tl.constexpr):
     i = tl.arange(0, n)
     c0, c1, c2, c3 = tl.randint4x(seed, i)

@@ -317,19 +317,21 @@ def _adaptive(
 ) -> list[_Star] | None:
     """Return the stars of the adaptive search; None if a result is no number of units.
 
-    Groups as long as a side of the result take one product for all of their pairs. Of longer groups, as many terms as
-    the result has rows are compared with all terms.
+    Up to 512 terms, groups as long as a side of the result take one product for all of their pairs, and of longer
+    groups as many terms as the result has rows are compared with all terms. Beyond, one term of each group: the pairs
+    stay few, since all candidates are compared with them.
     """
     m, k, n = shape
+    side, many = (min(m, n), m) if k <= _ALL_PAIRS else (1, 1)
     found: list[_Star] = []
     groups, spent, last = [np.arange(k)] if k > 1 else [], 0, False
     while groups:
-        long = [group for group in groups if len(group) > min(m, n)]
-        short = _packed([group for group in groups if len(group) <= min(m, n)], min(m, n))
+        long = [group for group in groups if len(group) > side]
+        short = _packed([group for group in groups if len(group) <= side], side)
         tasks = [(batch, batch) for batch in short]
         for at in range(0, len(long), m):
             part = long[at : at + m]
-            tasks.append((part, [_spread(group, m // len(part), last) for group in part]))
+            tasks.append((part, [_spread(group, max(many // len(part), 1), last) for group in part]))
         last = not last
         groups = []
         for part, pivots in tasks:
