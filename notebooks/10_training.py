@@ -93,7 +93,9 @@ ax.plot(
 )
 ax.set_yscale("log", base=2)
 ax.set(xlabel="step", ylabel="loss scale")
-ax.set_title("Dynamic loss scaling finds the largest scale that does not overflow", loc="left", fontweight="bold")
+ax.set_title(
+    "Dynamic loss scaling finds the largest scale that does not overflow", loc="left", fontweight="bold", wrap=True
+)
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 
@@ -193,7 +195,7 @@ for name, (values, fmt, line, side) in curves.items():
     ax.annotate(f"{name}: {values[-1]:.3f}", (len(values), values[-1]), (6, 0), textcoords="offset points",
                 va=side, color=plot.colour(fmt), annotation_clip=False)  # fmt: skip
 ax.set(xlim=(0, 1500), ylim=(0, 1), xlabel="step with the gradient 1", ylabel="second moment v")
-ax.set_title("Adam's v stalls in BF16", loc="left", fontweight="bold")
+ax.set_title("Adam's v stalls in BF16", loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]

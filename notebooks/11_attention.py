@@ -85,7 +85,7 @@ for (name, share), (fmt, line, x, y, side) in zip(shares.items(), looks, strict=
     ax.annotate(name, (x, y), ha=side, color=plot.colour(fmt), fontweight="bold")
 ax.set(xlabel="standard deviation of the scores", ylabel="rows with NaN", xlim=(0, 39), ylim=(-0.02, 1.02))
 ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
-ax.set_title("Softmax without the shift fails, in FP16 long before BF16", loc="left", fontweight="bold")
+ax.set_title("Softmax without the shift fails, in FP16 long before BF16", loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
@@ -194,7 +194,7 @@ ax.set_yscale("log", base=2)
 ax.set(xlabel="number of keys", ylabel="output (exact: 1)", ylim=(0.2, 10))
 ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
 ax.legend(frameon=False, loc="upper left", title="output at 16,384 keys", alignment="left")
-ax.set_title("Attention over equal scores: the output must be 1", loc="left", fontweight="bold")
+ax.set_title("Attention over equal scores: the output must be 1", loc="left", fontweight="bold", wrap=True)
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
 

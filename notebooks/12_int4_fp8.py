@@ -84,7 +84,7 @@ for row, accuracy in enumerate(shown.values()):
 ax.invert_yaxis()
 ax.set(xlim=(0, 1.12), xlabel="accuracy on new images")
 ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %" if share <= 1 else "")
-ax.set_title("INT4 weights: fine after training, useless while training", loc="left", fontweight="bold")
+ax.set_title("INT4 weights: fine after training, useless while training", loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
@@ -171,7 +171,9 @@ for (name, fmt), values in errors.items():
     )
 ax.set(xlabel="step", ylabel="relative error of the product", ylim=(0.02, 1.5))
 ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
-ax.set_title("A sudden outlier: delayed scaling clips it, and pays again later", loc="left", fontweight="bold")
+ax.set_title(
+    "A sudden outlier: delayed scaling clips it, and pays again later", loc="left", fontweight="bold", wrap=True
+)
 ax.legend(frameon=False)
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)
@@ -220,7 +222,7 @@ for values, fmt, words in zip(
 ax.set(xlabel="size of one element", ylabel="error of the other rows", ylim=(0.02, 1.5))
 ax.xaxis.set_major_formatter(lambda e, _: f"$2^{{{e:.0f}}}$")
 ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
-ax.set_title("One outlier spoils a whole tensor in FP8, or one block", loc="left", fontweight="bold")
+ax.set_title("One outlier spoils a whole tensor in FP8, or one block", loc="left", fontweight="bold", wrap=True)
 ax.legend(frameon=False)
 ax.grid(alpha=0.25)
 ax.spines[["top", "right"]].set_visible(False)

@@ -177,13 +177,12 @@ def scale_sweep(
             at = int(np.median(np.flatnonzero(layer >= 0.5 * inner.max())))
             face = style.get("color", colours.background)
             box = {"boxstyle": "round,pad=0.2", "facecolor": face, "edgecolor": "none"}  # hides the line of `mark`
-            looks = {"bbox": box, "color": colours.on(face)}
             room = 0.9 * np.count_nonzero(layer >= 0.5 * inner.max()) * width_in_points(ax) / layer.size
             room *= 1.5 if "hatch" in style else 1.0  # a word in a box may cover a part of its neighbours
             text = word if fitting_size(word, room) == fitting_size("", room) else word.replace(" ", "\n", 1)
             size = max(fitting_size(text, room), _READABLE)
             ax.text(scales[at], float((top - layer / 2)[at]), text, ha="center", va="center", zorder=4, size=size,
-                    **looks)  # fmt: skip
+                    bbox=box, color=colours.on(face))  # fmt: skip
     if mark is not None:
         ax.axvline(mark, color=colours.background, lw=3)
         ax.axvline(mark, color=colours.ink, lw=1.2, ls=(0, (4, 2)))

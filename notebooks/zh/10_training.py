@@ -86,7 +86,9 @@ ax.plot(
 )
 ax.set_yscale("log", base=2)
 ax.set(xlabel="步", ylabel="损失缩放因子")
-ax.set_title("动态损失缩放找到不上溢的最大因子", loc="left", fontweight="bold")
+ax.set_title(
+    "动态损失缩放找到不上溢的最大因子", loc="left", fontweight="bold", wrap=True
+)
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 
@@ -179,7 +181,7 @@ for name, (values, fmt, line, side) in curves.items():
     ax.annotate(f"{name}: {values[-1]:.3f}", (len(values), values[-1]), (6, 0), textcoords="offset points",
                 va=side, color=plot.colour(fmt), annotation_clip=False)  # fmt: skip
 ax.set(xlim=(0, 1500), ylim=(0, 1), xlabel="步（梯度为 1）", ylabel="二阶矩 v")
-ax.set_title("Adam 的 v 在 BF16 中停滞", loc="left", fontweight="bold")
+ax.set_title("Adam 的 v 在 BF16 中停滞", loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
