@@ -1,7 +1,7 @@
 """The operators as plain loops over exact fractions, one element at a time: the oracle of the operator tests.
 
-Each operation is exact, then rounded once by `fs.encode` of a fraction. Exponentials, logarithms and inverse roots are
-scalar calls of floatsim. The loops share no code with `floatsim.operators` but the functions of a GPU.
+Each operation is exact, then rounded once, by the definition on integers. Exponentials, logarithms and inverse roots
+are scalar calls of floatsim. The loops share no code with `floatsim.operators` but the functions of a GPU.
 """
 
 from __future__ import annotations
@@ -19,8 +19,24 @@ LN_2, LOG2_E = Fraction(math.log(2)), Fraction(math.log2(math.e))
 
 
 def rounded(x, fmt):
-    """An exact number, rounded once."""
-    return Fraction(float(fs.decode(fs.encode(x, fmt), fmt)))
+    """An exact number, rounded once to the nearest number of the format, ties to even.
+
+    OverflowError if the result is infinite.
+    """
+    if not x:
+        return Fraction(0)
+    x, fmt = Fraction(x), fs.as_format(fmt)
+    numerator, denominator = abs(x.numerator), x.denominator
+    exponent = numerator.bit_length() - denominator.bit_length()
+    exponent -= numerator << max(-exponent, 0) < denominator << max(exponent, 0)  # 2**exponent <= |x|
+    exponent = max(exponent, fmt.emin) - fmt.trailing_bits
+    numerator, denominator = numerator << max(-exponent, 0), denominator << max(exponent, 0)
+    units, rest = divmod(numerator, denominator)
+    units += 2 * rest > denominator or (2 * rest == denominator and units % 2 == 1)
+    result = Fraction(units << max(exponent, 0), 1 << max(-exponent, 0))
+    if result > fmt.max:
+        raise OverflowError(f"{float(x)} is infinite in {fmt.name}")
+    return result if x > 0 else -result
 
 
 def function(name, x, source, fmt):
