@@ -231,7 +231,10 @@ class _Python:
         if isinstance(node, ast.Constant):
             if isinstance(node.value, bool | complex) or not isinstance(node.value, int | float):
                 raise self.fail(f"{node.value!r} is not a number", node)
-            return Node("number", text=(ast.get_source_segment(self.text, node) or repr(node.value)).replace("_", ""))
+            text = (ast.get_source_segment(self.text, node) or repr(node.value)).replace("_", "")
+            if text[:2].lower() in ("0x", "0b", "0o"):  # Python writes no decimal number of 4,300 digits
+                text = str(node.value) if node.value < 1 << 64 else f"{node.value:#x}p0"
+            return Node("number", text=text)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             operand = self.node(node.operand, below)
             return operand if isinstance(node.op, ast.UAdd) else Node("negative", (operand,))
@@ -283,7 +286,10 @@ def _constants() -> dict[str, Fraction]:
 
 CONSTANTS = _constants()
 """The constants that an FPCore may name. Each is at most 2**-590 below the exact number."""
-_NUMBER = re.compile(r"[+-]?(0x[0-9a-f.]+(p[+-]?\d+)?|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(/\d+)?)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[+-]?(0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(p[+-]?\d+)?|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|\d+/0*[1-9]\d*)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -385,8 +391,11 @@ class _Core:
         if isinstance(part, _Token):
             if part.text in names:
                 return names[part.text]
-            if part.text in CONSTANTS or _NUMBER.fullmatch(part.text):
+            if part.text in CONSTANTS:
                 return Node("number", text=part.text)
+            if _NUMBER.fullmatch(part.text):
+                whole = "x" in part.text.lower() and "p" not in part.text.lower()
+                return Node("number", text=f"{part.text}p0" if whole else part.text)
             raise self.fail(f"{part.text!r} is neither an argument nor a number", part.at)
         if not part or not isinstance(part[0], _Token):
             at = next((x.at for x in _tokens(part)), 0)

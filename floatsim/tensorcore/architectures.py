@@ -45,6 +45,9 @@ _MISSING = {
     for title, gpus in {
         "NVIDIA Jetson Thor (sm_110)": "sm101 sm101a sm110 sm110a sm110f thor jetsonthor",
         "AMD CDNA 4 (gfx950)": "gfx950 cdna4 mi350 mi350x mi355x",
+        "AMD RDNA 3 (gfx11)": "rdna3 gfx1100 gfx1101 gfx1102 gfx1103 radeonrx7900xtx rx7900xtx",
+        "AMD RDNA 3.5 (gfx115x)": "rdna3.5 gfx1150 gfx1151 gfx1152 gfx1153 radeon880m radeon890m radeon8060s",
+        "AMD RDNA 4 (gfx12)": "rdna4 gfx1200 gfx1201 radeonrx9070xt rx9070xt",
     }.items()
     for gpu in gpus.split()
 }

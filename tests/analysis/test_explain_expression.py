@@ -258,6 +258,15 @@ def test_fpcores_of_a_file():
     assert time.perf_counter() - start < 2
 
 
+@pytest.mark.parametrize(("text", "exact"), [
+    ("0x10", 16), ("0b101", 5), ("0o17", 15), ("1_000", 1000), ("0x1" + "0" * 20, 16**20),
+    ("(FPCore () 0x10)", 16), ("(FPCore () -0x.8p-1)", "-1/4"),
+    ("(FPCore () +.5e-3)", "1/2000"), ("(FPCore () -7/21)", "-1/3"), ("(FPCore () 0X1.8P3)", 12),
+])  # fmt: skip
+def test_numbers_of_both_notations(text, exact):
+    assert fs.explain(text, "fp64").exact == Fraction(exact)
+
+
 def test_constants_of_fpcore():
     """The numbers of MPFR, and the roundings of their exact values."""
     with gmpy2.context(gmpy2.get_context(), precision=900):
@@ -306,6 +315,8 @@ def test_constants_of_fpcore():
         ("(FPCore (x) (while (< x 1) () x))", "FPCore, line 1, column 14: 'while' is not supported"),
         ("(FPCore (x)\n (+ x INFINITY))", "FPCore, line 2, column 7: 'INFINITY' is neither an argument nor a number"),
         ("(FPCore (x) x)\n\nx", "FPCore, line 3, column 1: only (FPCore ...) may stand here, not 'x'"),
+        ("(FPCore (x) (+ x 1/0))", "FPCore, line 1, column 18: '1/0' is neither an argument nor a number"),
+        ("(FPCore (x) (+ x 1.5/3))", "FPCore, line 1, column 18: '1.5/3' is neither an argument nor a number"),
         ("(FPCore (x) (+ x", "FPCore, line 1, column 13: this parenthesis is not closed"),
         ("(FPCore (x) (+ x 1)))", "FPCore, line 1, column 21: this parenthesis closes nothing"),
         ("(FPCore (x) (sqrt x x))", "FPCore, line 1, column 14: sqrt takes 1 operands, not 2"),

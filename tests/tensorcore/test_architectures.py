@@ -583,7 +583,8 @@ def test_what_was_probably_meant():
 @pytest.mark.parametrize(
     ("gpu", "title"),
     [("gfx950", "AMD CDNA 4 (gfx950)"), ("cdna4", "AMD CDNA 4 (gfx950)"), ("MI355X", "AMD CDNA 4 (gfx950)"),
-     ("sm_110a", "NVIDIA Jetson Thor (sm_110)")],
+     ("sm_110a", "NVIDIA Jetson Thor (sm_110)"), ("rdna3", "AMD RDNA 3 (gfx11)"), ("gfx1151", "AMD RDNA 3.5 (gfx115x)"),
+     ("RDNA 3.5", "AMD RDNA 3.5 (gfx115x)"), ("AMD Radeon 890M", "AMD RDNA 3.5 (gfx115x)")],
 )  # fmt: skip
 def test_a_gpu_whose_units_are_not_in_the_table(gpu, title):
     says = re.escape(f"{gpu!r} is {title}, which is not modelled yet; known architectures are volta, ")

@@ -326,9 +326,10 @@ def _ties_of_integer(sources: tuple[FloatFormat, ...], result: FloatFormat, n: i
     trailing = draw.words(n) & np.uint64((1 << t) - 1)
     trailing = (trailing >> last | np.uint64(1)) << last & np.uint64((1 << t) - 1)
     field = np.clip(exponents + fmt.bias, 0, fmt.emax + fmt.bias).astype(np.uint64)
-    codes = np.minimum(field << np.uint64(t) | trailing, np.uint64(fmt.max_code))
+    codes: Words = np.minimum(field << np.uint64(t) | trailing, np.uint64(fmt.max_code))
     signs = draw.below(2, n).astype(np.uint64) * np.uint64(fmt.sign_mask)
-    return [_beside(codes | np.where(codes > 0, signs, np.uint64(0)), fmt, draw)]
+    signed: Words = codes | np.where(codes > 0, signs, np.uint64(0))
+    return [_beside(signed, fmt, draw)]
 
 
 _TIES: dict[str, Callable[[tuple[FloatFormat, ...], FloatFormat, int, Draws], list[Words] | None]] = {

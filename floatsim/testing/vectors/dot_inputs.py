@@ -148,7 +148,7 @@ class Draws:
         halves = words & _EVERY_SECOND
         halves += (words >> np.uint64(16)) & _EVERY_SECOND
         pairs = halves[..., 0] + halves[..., 1] + halves[..., 2]  # two sums of six quarters, of 32 bits each
-        sums = ((pairs & np.uint64(0xFFFFFFFF)) + (pairs >> np.uint64(32))).astype(np.float64)
+        sums: NDArray[np.float64] = ((pairs & np.uint64(0xFFFFFFFF)) + (pairs >> np.uint64(32))).astype(np.float64)
         sums -= 6 * 65535
         sums += (self.words(*shape) >> np.uint64(32)) / 2**32  # further bits, for precise formats; all steps are exact
         sums /= 65536
