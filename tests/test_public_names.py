@@ -66,7 +66,8 @@ def signatures(value: Any) -> Iterator[tuple[str, inspect.Signature]]:
         yield "", inspect.signature(value)
         return
     for name, member in inspect.getmembers(value):
-        plain = inspect.isroutine(member) and (name == "__init__" or not name.startswith("_"))
+        routine = inspect.isroutine(member) and callable(member)  # no cached property, which Python 3.14 calls ours
+        plain = routine and (name == "__init__" or not name.startswith("_"))
         if plain and (getattr(member, "__module__", "") or "").startswith("floatsim"):
             yield f".{name}", inspect.signature(member)
 
