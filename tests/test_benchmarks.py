@@ -20,6 +20,7 @@ from benchmarks import (
     compiled,
     distances,
     functions,
+    gguf,
     guard,
     machine,
     operators,
@@ -342,6 +343,12 @@ def test_approximations():
     aimed = {row["call"] for row in found if row["target_seconds"] == 100 / 100e6}
     names = "ex2", "rcp.ftz", "rsqrt", "sqrt.ftz", "lg2", "sin", "cos.ftz", "tanh", "div"
     assert {f"{name}, normal" for name in names} < aimed
+
+
+def test_gguf():
+    found = targets.measure(gguf.rows(1), 1)
+    assert all(0 < row["best_seconds"] <= row["worst_seconds"] for row in found)
+    assert {"copy of float32", "from_gguf, Q4_K", "to_gguf, Q4_K"} < {row["call"] for row in found}
 
 
 def test_practice():
