@@ -118,7 +118,8 @@ def binned_sum(x: Any, fold: int = 3) -> float:
     -----
     The largest magnitude chooses the first bin of 40 bits. Each number is cut into slices, one for each bin, and the
     slices of a bin are added without error. The bins are added in FP64. With N terms the error is about N *
-    2**(40 * (1 - fold)) * max(abs(x)) + 7 * 2**-53 * abs(sum).
+    2**(40 * (1 - fold)) * max(abs(x)) + 7 * 2**-53 * abs(sum). The last bin ends at 2**-1055, so that numbers below
+    2**-1056 count as zero: in a sum of tiny numbers the error is up to N * 2**-1056.
 
     Tested equal to ReproBLAS 2.1.0, compiled from its sources. The package bitrep of PyPI computes other sums: exact
     ones, rounded once, which are `fs.sum(x, accumulate="exact(fp64)")`.

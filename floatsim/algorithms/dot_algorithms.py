@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from floatsim.accumulation import Accumulation, AccumulationLike, Sequential, as_accumulation
 from floatsim.accumulation.library_rules import NotDescribedError
-from floatsim.arrays.array.conversion import array
+from floatsim.arrays.array.conversion import array, as_float_array
 from floatsim.arrays.array.float_array import FloatArray
 from floatsim.arrays.array.types import Floats
 from floatsim.arrays.sums.products import matmul
@@ -104,7 +104,7 @@ class DotAlgorithm:
         >>> [s.item() for s in row.slices(np.float32(1 / 3))]
         [0.33203125, 0.0012969970703125, 5.0961971282958984e-06]
         """
-        read = array(x)
+        read = as_float_array(x, argument)
         if len(self.roundings) == 1:
             return [read if read.format == self.format else array(read, self.format, rounding=self.roundings[0])]
         if read.format != FP32:
@@ -128,7 +128,7 @@ class DotAlgorithm:
         ----------
         a : array_like of float, (..., M, K)
         b : array_like of float, (..., K, N)
-            FP32 numbers. The plain algorithms round other formats to theirs, ties to even.
+            FP32 numbers. The plain algorithms round other formats to theirs, too, as `roundings` says.
         unit : description, format or text
             The sum of one product of slices: a matrix unit, such as "hopper" or "blackwell", or any other description.
             F32_F32_F32 does not read it: it adds in FP32, fused.
@@ -157,9 +157,11 @@ class DotAlgorithm:
         3.0029296875
         3.0029304027557373
         """
+        if block_k is not None:
+            block_k = as_index(block_k, "block_k", 1, _MOST)
         if block_k is not None and not self.chained:
             raise ValueError(f"block_k={block_k} has no meaning for {self.name} with the lowering {self.lowering!r}")
-        x, y = array(a), array(b)
+        x, y = as_float_array(a, "a"), as_float_array(b, "b")
         if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-2]:
             raise ValueError(f"a {x.shape} and b {y.shape} do not fit: a is (..., M, K), and b is (..., K, N)")
         left, right = self.slices(x, "a"), self.slices(y, "b")
@@ -169,7 +171,7 @@ class DotAlgorithm:
         if not self.chained:
             return self._added(left, right, sums)
         k = x.shape[-1]
-        step = max(k, 1) if block_k is None else as_index(block_k, "block_k", 1, _MOST)
+        step = max(k, 1) if block_k is None else block_k
         total: Any = np.float32(0)
         for first in range(0, max(k, 1), step):
             block = slice(first, first + step)
@@ -281,6 +283,8 @@ def dot_algorithm(name: Any, lowering: str = "triton") -> DotAlgorithm:
     ------
     NotDescribedError
         A ValueError: for a name of JAX whose bits follow from no published source. The message says why.
+    TypeError
+        If name is neither.
     ValueError
         For an unknown name or lowering.
 
@@ -306,6 +310,8 @@ def dot_algorithm(name: Any, lowering: str = "triton") -> DotAlgorithm:
     for row in DOT_ALGORITHMS:
         if (row.name, row.lowering) == (key, kind):
             return row
+    if not isinstance(key, str):
+        raise TypeError(f"name must be a text or a jax.lax.DotAlgorithmPreset, not {name!r}")
     if (key, kind) in _NOT_DESCRIBED:
         raise NotDescribedError(f"{key} with the lowering {kind!r} is not described: {_NOT_DESCRIBED[key, kind]}")
     known = tuple(dict.fromkeys([*(row.name for row in DOT_ALGORITHMS), *(each for each, _ in _NOT_DESCRIBED)]))

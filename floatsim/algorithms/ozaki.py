@@ -237,10 +237,10 @@ def _to_float64(words: Int64, negative: NDArray[np.bool_], exponents: Int64) -> 
     lower = nonzero.cumsum(axis=0)
     below = np.take_along_axis(lower, (top - 2)[np.newaxis], axis=0)[0] > (third != 0)
     lead |= below | (third & ((1 << _BITS - shift) - 1) != 0)
-    scales = exponents + _BITS * (top - 3) - shift
+    scales = exponents + _BITS * (top - 3) - shift  # of numbers that are not zero
     with np.errstate(over="ignore"):
         found: Float64 = np.ldexp(lead.astype(np.float64), scales)
-    for place in np.argwhere(scales < -1080) if words.size else ():  # 2**59 * 2**-1081 is normal
+    for place in np.argwhere((scales < -1080) & nonzero.any(axis=0)):  # 2**59 * 2**-1081 is normal
         where = tuple(place)
         value = sum(int(word) << _BITS * n for n, word in enumerate(words[(slice(None), *where)]))
         found[where] = value / (1 << -int(exponents[where]))  # Python rounds the quotient of two integers once

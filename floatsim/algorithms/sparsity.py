@@ -27,6 +27,9 @@ __all__ = ["SPARSITIES", "SparseMatrix", "Sparsity", "compress", "prune", "spars
 
 Array: TypeAlias = NDArray[Any]
 
+_EXACT = 1 << 53
+"""Whole numbers up to this magnitude are FP64 numbers."""
+
 _GATHERED = 1 << 24
 """The elements of B that are gathered at a time: 64 MiB of FP32. Rows of A beyond them form the next batch."""
 
@@ -280,7 +283,14 @@ def _read(x: Any, argument: str) -> Any:
     if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
         return x
     codes, fmt, _ = read_floats(x, argument)
+    if not fmt.has_zero:
+        raise TypeError(f"{argument} is in {fmt.name}, which has no zero for the elements that are not stored")
     return from_codes(codes, fmt)
+
+
+def _read_as(x: Any, floats: bool, argument: str) -> Any:
+    """Return an operand beside floating-point numbers, or beside integers: lists of whole numbers are integers, too."""
+    return _read(np.asarray(x) if not floats and isinstance(x, int | list | tuple) else x, argument)
 
 
 def _units(x: Any, pattern: Sparsity, argument: str) -> Array:
@@ -301,7 +311,8 @@ def prune(x: Values, sparsity: str = "2:4") -> Any:
         Numbers of a format, or an ndarray of integers.
     sparsity : str
         "2:4": two of four elements stay. "1:2": one of two. "4:8": two pairs of four, those with the largest sums of
-        magnitudes. Of equal magnitudes the first stay. NaN counts as larger than every number.
+        magnitudes. Of equal magnitudes the first stay. NaN counts as larger than every number. The sums are exact,
+        except those beyond FP64.
 
     Returns
     -------
@@ -310,8 +321,10 @@ def prune(x: Values, sparsity: str = "2:4") -> Any:
 
     Raises
     ------
+    TypeError
+        If x is in a format without zero, such as E8M0.
     ValueError
-        If K is no multiple of the group, or the pattern unknown.
+        If K is no multiple of the group, or the pattern unknown; for integers beyond 2**53.
 
     Examples
     --------
@@ -322,8 +335,16 @@ def prune(x: Values, sparsity: str = "2:4") -> Any:
     pattern, read = _pattern(sparsity), _read(x, "x")
     units = _units(read, pattern, "x")
     magnitudes = np.abs(units.astype(np.float64))
-    size = np.where(np.isnan(magnitudes), np.inf, magnitudes).sum(axis=-1)
-    first = np.lexsort([-size, ~np.isnan(magnitudes).any(axis=-1)], axis=-1)
+    if not isinstance(read, FloatArray) and (magnitudes >= _EXACT).any() and np.abs(read.astype(object)).max() > _EXACT:
+        raise ValueError("x has integers beyond 2**53; the instructions take integers of 4 and 8 bits")
+    left, right = magnitudes[..., 0], magnitudes[..., 1] if pattern.unit == 2 else np.float64(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = left + right
+        other = size - left
+        rest = (left - (size - other)) + (right - other)  # size + rest is the exact sum (Knuth's TwoSum)
+    nan = np.isnan(size)
+    keys = [-np.where(np.isfinite(size), rest, 0), -np.where(nan, 0, size), ~nan]  # the last key is the first
+    first = np.lexsort(keys, axis=-1)
     stays = np.zeros(size.shape, bool)
     np.put_along_axis(stays, first[..., : pattern.kept], True, axis=-1)
     mask = np.repeat(stays, pattern.unit, axis=-1).reshape(read.shape)
@@ -390,9 +411,9 @@ def sparse_matmul(
 ) -> Any:  # fmt: skip
     """Return the product of a sparse matrix and a matrix: each row of A with the rows of B at its stored columns.
 
-    The sum of a result has K / 2 products, in the order of the columns, and is that of `fs.matmul` (or
-    `fs.quantization.integer_matmul`) for a dense matrix with K / 2 columns. An infinite or NaN element of B at a column
-    that is not stored has no effect.
+    The sum of a result has K / 2 products, in the order in which the elements are stored, and is that of `fs.matmul`
+    (or `fs.quantization.integer_matmul`) for a dense matrix with K / 2 columns. An infinite or NaN element of B at a
+    column that is not stored has no effect.
 
     Parameters
     ----------
@@ -436,7 +457,8 @@ def sparse_matmul(
     """
     if not isinstance(a, SparseMatrix):
         raise TypeError(f"a must be a SparseMatrix, not {type(a).__name__}; fs.algorithms.compress returns one")
-    floats, right = isinstance(a.values, FloatArray), _read(b, "b")
+    floats = isinstance(a.values, FloatArray)
+    right = _read_as(b, floats, "b")
     if floats != isinstance(right, FloatArray):
         kinds = ["integers", "numbers of a format"]
         raise TypeError(f"a has {kinds[floats]}, and b has {kinds[not floats]}")
@@ -448,7 +470,7 @@ def sparse_matmul(
     if right.ndim != 2 or right.shape[0] != k:
         raise ValueError(f"a {a.shape} and b {right.shape} do not fit: b is (K, N) with K={k}")
     n = right.shape[1]
-    addend = None if c is None else _addend(_read(c, "c"), (rows, n), floats)
+    addend = None if c is None else _addend(_read_as(c, floats, "c"), (rows, n), floats)
     columns, codes = a.columns, right.codes if floats else right
     step, parts = max(1, _GATHERED // max(1, columns.shape[1] * n)), []
     for first in range(0, max(rows, 1), step):

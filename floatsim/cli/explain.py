@@ -25,8 +25,8 @@ __all__ = ["explain_command"]
 _OPERATIONS = {"add": 2, "multiply": 2, "fma": 3}
 """The operations, with the number of their operands."""
 _CORES = ".fpcore"
-_OPTION = re.compile(r"--([A-Za-z_]\w*)(?:=(.*))?", re.DOTALL)
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_OPTION = re.compile(r"--([^\W\d]\w*)(?:=(.*))?", re.DOTALL)
+_ASSIGNED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
 _MOST_BYTES = 10_000_000
 _DIGITS = 40
 

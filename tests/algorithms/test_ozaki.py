@@ -145,6 +145,14 @@ def test_fp32_operands_and_bits_of_a_floatarray():
     assert found.dtype == np.float64 and np.array_equal(found, ozaki2_matmul(np.float64(a), np.float64(b)))
 
 
+def test_zeros_beside_subnormal_numbers_need_no_long_integers():
+    """A zero is not rounded by Python's integers."""
+    a, b = np.zeros((30, 1)), np.full((1, 30), 5e-324)
+    a[7] = 2.0
+    found = ozaki2_matmul(a, b)
+    assert np.count_nonzero(found) == 30 and (found[7] == 1e-323).all() and not np.signbit(found).any()
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
     (([[1.0, np.nan]], [[1.0], [1.0]]), r"a has nan at \(0, 1\); the scheme is defined for finite numbers"),
     (([[1.0]], [[-np.inf]]), r"b has -inf at \(0, 0\)"),

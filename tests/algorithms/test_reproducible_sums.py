@@ -59,6 +59,7 @@ def test_special_values():
     assert binned_sum([np.inf, 1.0]) == np.inf and binned_sum([-np.inf, 1.0]) == -np.inf
     assert math.isnan(binned_sum([np.inf, -np.inf])) and math.isnan(binned_sum([np.nan, np.inf]))
     assert binned_sum(np.float16([1.5, 2])) == 3.5
+    assert binned_sum([2.0**-1058] * 9) == 0 and binned_sum([2.0**-1055] * 9) == 9 * 2.0**-1055  # the last bin ends
 
 
 @pytest.mark.parametrize("fold", [1, 53])

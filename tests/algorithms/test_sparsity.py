@@ -80,6 +80,14 @@ def test_pruning_by_plain_loops(pattern):
     assert np.array_equal(algorithms.prune(np.int8(x.values), pattern), np.int8(due))
 
 
+def test_sums_of_pairs_are_exact():
+    """1 + 2**-100 is above 1, although FP64 rounds it to 1."""
+    x = fs.array([[1.0, 0.0, 1.0, 2.0**-100, 1.0, 2.0**-99, 0.0, 1.0]], "fp32")
+    assert algorithms.prune(x, "4:8").values.tolist() == [[0, 0, 1.0, 2.0**-100, 1.0, 2.0**-99, 0, 0]]
+    largest = fs.array([[1e308, 1e308, np.inf, 0, np.nan, -np.inf, 1e308, 1e308]], "fp64")
+    assert np.isnan(algorithms.prune(largest, "4:8").values[0, 4]) and algorithms.prune(largest, "4:8")[0, 6] == 0
+
+
 def test_pruning_keeps_nan_and_infinity():
     found = algorithms.prune(fs.array([np.inf, np.nan, -np.inf, 5.0, -0.0, 0.0, -1.0, 2.0], "fp16"))
     assert np.isnan(found.values[1]) and found.values[0] == np.inf and found.values[2:4].tolist() == [0, 0]
@@ -132,6 +140,13 @@ def test_integers():
     assert np.array_equal(top, np.minimum(np.int64(x) @ np.int64(b) + 2**31 - 1, 2**31 - 1))
 
 
+def test_lists_of_whole_numbers_are_integers_beside_integers():
+    a = algorithms.compress(np.int8([[0, 3, 0, 5]]))
+    b = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert algorithms.sparse_matmul(a, np.int8(b), 1).tolist() == [[45, 53]]
+    assert algorithms.sparse_matmul(a, np.int8(b), [1, 2]).tolist() == [[45, 54]]
+
+
 def test_empty_products():
     a = algorithms.compress(fs.array(np.zeros((0, 8)), "fp16"))
     assert algorithms.sparse_matmul(a, fs.array(np.zeros((8, 3)), "fp16"), accumulate="hopper").shape == (0, 3)
@@ -152,6 +167,8 @@ VALUES = np.ones((1, 16), np.int8)
     (lambda: algorithms.compress(np.zeros(8, np.int8)), ValueError, "must be a matrix"),
     (lambda: algorithms.compress(X, "2:3"), ValueError, "sparsity='2:3' is not known"),
     (lambda: algorithms.prune(np.zeros((2, 6), np.int8)), ValueError, "K must be a multiple of 4"),
+    (lambda: algorithms.prune(fs.array([1.0, 2, 4, 8], "e8m0")), TypeError, "x is in E8M0, which has no zero"),
+    (lambda: algorithms.prune(np.int64([2**53, 2**53 + 1, 2**60, 0])), ValueError, "integers beyond 2\\*\\*53"),
     (lambda: algorithms.compress(X).metadata, ValueError, "K=4 does not fill words of metadata"),
     (lambda: algorithms.SparseMatrix.from_metadata(VALUES, WORDS - 4), ValueError,
      "metadata of row 0, group 0 is 0b0000; '2:4' has two increasing positions"),

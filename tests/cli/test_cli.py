@@ -388,6 +388,11 @@ CORES = """\
 """
 
 
+@pytest.mark.parametrize("arguments", [["--é", "2"], ["--é=2"], ["é=2"]])
+def test_explain_reads_every_name_of_a_variable(run, arguments):
+    assert run("explain", "é + 1", *arguments) == (0, f"{fs.explain('é + 1', 'fp32', é=2)}\n", "")
+
+
 @pytest.mark.parametrize("arguments", [
     ["--x", "-1/3", "--y", "2"], ["--x=-1/3", "--y=2"], ["x=-1/3", "y=2"], ["--y=2", "--x", "-1/3"],
 ])  # fmt: skip

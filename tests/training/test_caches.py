@@ -76,6 +76,11 @@ def test_rotations_and_contexts():
     (lambda: Cache("e4m3", rotate=128).stored(X, "keys"), "rotate=128 does not divide the head size 64"),
     (lambda: Cache("q4_k").stored(X, "keys"), "cannot act on a head size of 64"),
     (lambda: Cache("e4m3").stored(X, "key"), "did you mean 'keys'"),
+    (lambda: Cache("int8").stored(np.float32(3), "keys"), "x is a single number; keys and values have a last axis"),
+    (lambda: Cache("int8", rotate=2).rotated(np.float32(3), "keys"), "x is a single number"),
+    (lambda: Cache(None, values="int8").stored(X * np.nan, "values"), "values='int8': x has NaN or infinity"),
+    (lambda: Cache("int8", key_scale=0.1).stored(X * np.inf, "keys"), "keys='int8': x has NaN or infinity"),
+    (lambda: Cache("q8_0").stored(X * np.nan, "keys"), "keys='q8_0': x has NaN or infinity"),
     (lambda: Policy(cache="int44"), "cache: keys: unknown scheme or format 'int44'"),
     (lambda: Policy(cache={"layers.0": "nvfp4"}), r"cache\['layers.0'\]: keys='nvfp4' has a second scale"),
     (lambda: Policy(cache={}), "cache is an empty mapping"),
@@ -84,6 +89,12 @@ def test_rotations_and_contexts():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("signs", [5, "+-"])
+def test_signs_are_a_sequence(signs):
+    with pytest.raises(TypeError, match="signs must be a sequence of 1 and -1"):
+        Cache("int8", rotate=2, signs=signs)
 
 
 def test_texts():

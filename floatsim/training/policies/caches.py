@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -180,6 +180,8 @@ class Cache:
             sizes = {settled[name] for name in ("rotate", "rotate_values")} - {0}
             if not sizes:
                 raise ValueError("signs are for rotate= or rotate_values=, which are both 0")
+            if not isinstance(self.signs, Sequence | np.ndarray) or isinstance(self.signs, str):
+                raise TypeError(f"signs must be a sequence of 1 and -1, not {self.signs!r}")
             settled["signs"] = tuple(self.signs)
             for size in sizes:
                 hadamard(np.zeros(size, np.float32), size, signs=settled["signs"])
@@ -215,14 +217,13 @@ class Cache:
         >>> fs.training.Cache("int4", rotate=2).rotated(fs.array([3.0, 3.0], "bf16"), "keys").format.name
         'FP32'
         """
-        given = as_float_array(x, "x")
-        wide = _wide(given)
+        wide = _wide(_heads(x))
         size = self.block_of(part)
         if not size:
             return wide
-        if not wide.ndim or wide.shape[-1] % size:
+        if wide.shape[-1] % size:
             name = "rotate" if part == "keys" else "rotate_values"
-            last = wide.shape[-1] if wide.ndim else 1
+            last = wide.shape[-1]
             fits = ", ".join(str(1 << n) for n in range(1, 17) if last % (1 << n) == 0) or "none: use 0"
             raise ValueError(f"{name}={size} does not divide the head size {last}; powers of two that do: {fits}")
         with plain():
@@ -247,7 +248,8 @@ class Cache:
         Raises
         ------
         ValueError
-            If a scheme or a rotation cannot act on the head size.
+            If a scheme or a rotation cannot act on the head size, if x has no axis, and for NaN and infinities in a
+            format that has none.
 
         Examples
         --------
@@ -255,7 +257,7 @@ class Cache:
         >>> fs.training.Cache("e4m3").stored([1.03, 300.0], "keys")
         FloatArray([1.0, 288.0], E4M3)
         """
-        given = as_float_array(x, "x")
+        given = _heads(x)
         how: Any = getattr(self, as_name(part, PARTS, "part"))
         turned = self.rotated(given, part) if self.block_of(part) else given
         if how is None:
@@ -266,10 +268,14 @@ class Cache:
             raise ValueError(f"{part}={how.text!r} cannot act on a head size of {turned.shape[-1]}: {why}")
         scale = self.key_scale if part == "keys" else self.value_scale
         with plain():
-            if scale is None:
-                return as_float_array(how.quantized(turned)[0].dequantize(), part)
-            given_scale: dict[str, Any] = {"tensor_scale" if how.of.rule in TENSOR_RULES else "scale": scale}
-            found = quantize_blocks(turned, how.of, **given_scale)
+            try:
+                if scale is None:
+                    found = how.quantized(turned)[0]
+                else:
+                    given_scale = {"tensor_scale" if how.of.rule in TENSOR_RULES else "scale": scale}
+                    found = quantize_blocks(turned, how.of, **given_scale)
+            except ValueError as error:
+                raise ValueError(f"{part}={how.text!r}: {error}") from None
             return as_float_array(found.dequantize(), part)
 
     def __repr__(self) -> str:
@@ -280,6 +286,14 @@ class Cache:
             if (given := getattr(self, name)) != default:
                 parts.append(f"{name}={given!r}")
         return f"Cache({', '.join(parts)})"
+
+
+def _heads(x: Floats) -> FloatArray:
+    """Return keys or values as a FloatArray. A ValueError for a single number, which has no head size."""
+    given = as_float_array(x, "x")
+    if not given.ndim:
+        raise ValueError("x is a single number; keys and values have a last axis of the head size")
+    return given
 
 
 def _wide(x: FloatArray) -> FloatArray:
