@@ -337,7 +337,8 @@ def prune(x: Values, sparsity: str = "2:4") -> Any:
     magnitudes = np.abs(units.astype(np.float64))
     if not isinstance(read, FloatArray) and (magnitudes >= _EXACT).any() and np.abs(read.astype(object)).max() > _EXACT:
         raise ValueError("x has integers beyond 2**53; the instructions take integers of 4 and 8 bits")
-    left, right = magnitudes[..., 0], magnitudes[..., 1] if pattern.unit == 2 else np.float64(0)
+    left: Any = magnitudes[..., 0]
+    right: Any = magnitudes[..., 1] if pattern.unit == 2 else np.float64(0)
     with np.errstate(over="ignore", invalid="ignore"):
         size = left + right
         other = size - left

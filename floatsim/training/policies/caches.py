@@ -269,10 +269,11 @@ class Cache:
         scale = self.key_scale if part == "keys" else self.value_scale
         with plain():
             try:
+                found: Any
                 if scale is None:
                     found = how.quantized(turned)[0]
                 else:
-                    given_scale = {"tensor_scale" if how.of.rule in TENSOR_RULES else "scale": scale}
+                    given_scale: dict[str, Any] = {"tensor_scale" if how.of.rule in TENSOR_RULES else "scale": scale}
                     found = quantize_blocks(turned, how.of, **given_scale)
             except ValueError as error:
                 raise ValueError(f"{part}={how.text!r}: {error}") from None
