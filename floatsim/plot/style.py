@@ -104,7 +104,7 @@ def colour(format: FormatLike) -> str:
     '#0072b2'
     >>> with plot.styled("dark"):
     ...     plot.colour("fp16")
-    '#308ec1'
+    '#338ec1'
     """
     from matplotlib import rcParams
 

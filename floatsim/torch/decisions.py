@@ -79,6 +79,7 @@ def resolve(policy: Policy, decision: Decision, formats: tuple[FloatFormat, ...]
     >>> found.operands.name, found.inside.name, found.out.name
     ('FP16', 'FP32', 'FP16')
     """
+    decision = decision.for_formats(*formats)
     known = decision.given(*(formats or (FP32,)))
     operands: Any = known.operands
     inside: Any = known.inside

@@ -466,6 +466,26 @@ def test_fp64_is_noted_and_has_the_bits_of_a_policy_without_a_device(function):
         np.testing.assert_array_equal(emulated, expected)
 
 
+@pytest.mark.parametrize("policy", ["autocast-bf16", "autocast-fp16", "h200-autocast-bf16", "h200-autocast-fp16"])
+@pytest.mark.parametrize("function", [
+    lambda x: x @ x, lambda x: F.linear(x, x, x[0]), torch.exp, lambda x: torch.softmax(x, -1), torch.sum,
+    lambda x: F.layer_norm(x, (8,)), lambda x: torch.addcmul(x, x, x), lambda x: F.conv1d(x[None], x[:, :, None]),
+], ids=range(8))  # fmt: skip
+def test_autocast_leaves_fp64(function, policy):
+    """As torch.autocast, which casts no float64 tensor."""
+    found = []
+    for each in (policy, "native"):
+        x = normal(8, 8, dtype=torch.float64).requires_grad_()
+        with ft.emulate(each, count=0):
+            y = function(x)
+            y.sum().backward()
+        found.append([each.detach().numpy().view(np.uint64) for each in (y, x.grad)])
+    for emulated, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(emulated, expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert function(normal(8, 8, dtype=torch.float64)).dtype == torch.float64
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_optimizers_in_fp64(fused):
     layer = nn.Linear(8, 8).double()

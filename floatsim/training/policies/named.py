@@ -127,12 +127,13 @@ _NAMED = (
            evidence=_RECORDED),
     *(
         Policy(_PROMOTED, accumulate="fp32", name=f"h200-autocast-{fmt}", device="h200", evidence=_RECORDED,
-               source=f"{_H200} with autocast, for ft.emulate. {_AUTOCAST_SOURCE}",
+               source=f"{_H200} with autocast, for ft.emulate. {_AUTOCAST_SOURCE}", casts_fp64=False,
                rules=_lists(_AUTOCAST_HALF, _AUTOCAST_FLOAT32, _AUTOCAST_WIDEST, fmt), loss_scale=scale)
         for fmt, scale in (("fp16", "dynamic"), ("bf16", 1.0))
     ),
     *(
         Policy(_PROMOTED, accumulate="fp32", name=f"autocast-{fmt}", source=_AUTOCAST_SOURCE, evidence=_LISTS,
+               casts_fp64=False,
                rules=_lists(_AUTOCAST_HALF, _AUTOCAST_FLOAT32, _AUTOCAST_WIDEST, fmt), loss_scale=scale)
         for fmt, scale in (("fp16", "dynamic"), ("bf16", 1.0))
     ),

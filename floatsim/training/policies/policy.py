@@ -82,6 +82,8 @@ class Decision:
         The scaling method of a matrix product.
     source : str
         The rule that decided.
+    of_fp64 : Decision, optional
+        The decision if an operand is in FP64, for policies that leave it as it is. Default: this one.
     """
 
     operation: str
@@ -93,6 +95,21 @@ class Decision:
     result: FloatFormat | str
     scaling: ScalingLike | None
     source: str
+    of_fp64: Decision | None = None
+
+    def for_formats(self, *formats: FormatLike) -> Decision:
+        """Return the decision for operands of these formats: `of_fp64` or this one.
+
+        Examples
+        --------
+        >>> import floatsim as fs
+        >>> decision = fs.training.as_policy("autocast-bf16").decide("mm")
+        >>> decision.for_formats("fp32", "fp32").operands.name, decision.for_formats("fp64", "fp64").operands
+        ('BF16', 'widest')
+        """
+        if self.of_fp64 is None or FP64 not in map(as_format, formats):
+            return self
+        return self.of_fp64
 
     def given(self, *formats: FormatLike) -> Decision:
         """Return the decision for operands of these formats, with a format in the place of "same" and "widest".
@@ -113,13 +130,14 @@ class Decision:
         Decision(residual_add: operands FP32, sums fp32, result FP32, by the default)
         """
         own = tuple(as_format(each) for each in formats)
+        decision = self.for_formats(*own)
         named = {SAME: own[0], WIDEST: widest(own)}
         found: dict[str, Any] = {
             name: named.get(value, value) if isinstance(value, str) else value
             for name in ("operands", "weight", "gradient", "result", "inside")
-            for value in [getattr(self, name)]
+            for value in [getattr(decision, name)]
         }
-        return replace(self, **found)
+        return replace(decision, **found)
 
     def __repr__(self) -> str:
         parts = [f"operands {self.operands}"]
@@ -174,6 +192,9 @@ class Policy:
         whose scales are those of one token, or a `Cache` with rotations or calibrated scales. A mapping of patterns to
         these or None names modules, the first key that fits holds. A Policy in `modules` has its own. Default: as they
         are.
+    casts_fp64 : bool
+        Whether `rules` round operands in FP64. PyTorch's autocast does not: with such an operand an operation runs as
+        those without a rule.
     rounding : Rounding or str
         The rounding mode of operations: "ties_to_even", "stochastic" ...
     weight_rounding : Rounding or str
@@ -226,6 +247,7 @@ class Policy:
     weight_gradients: FormatLike | None = None
     state: SchemeLike | None = None
     cache: CacheLike | Mapping[str, CacheLike | None] | None = None
+    casts_fp64: bool = True
     rounding: RoundingLike = "ties_to_even"
     weight_rounding: RoundingLike = "ties_to_even"
     kahan: bool = False
@@ -259,6 +281,7 @@ class Policy:
             raise ValueError(f"update={self.update!r} is not known; {name_hint(self.update, ROUNDINGS)}")
         for name in ("weights", "state"):
             set_fields(self, **{name: as_storage(getattr(self, name), name)})
+        as_flag(self.casts_fp64, "casts_fp64")
         if as_flag(self.kahan, "kahan"):
             _check_kahan(self.weight_rounding, self.weights)
         set_fields(self, weights_at_use=_at_use(self.weights_at_use), cache=as_cache(self.cache))
@@ -301,7 +324,11 @@ class Policy:
                 if isinstance(value, Policy):
                     return value.decide(operation, module, backward)
                 return self._decision(operation, value, f"the rule of module {pattern}", backward, product)
-        return self._decision(operation, *self._rule(operation, product), backward, product)
+        decision = self._decision(operation, *self._rule(operation, product), backward, product)
+        if self.casts_fp64:
+            return decision
+        uncast = self._decision(operation, self.default, "the default, for FP64", backward, product)
+        return replace(decision, of_fp64=uncast)
 
     def weight_at_use(self, paths: Sequence[str], kinds: Sequence[str]) -> Storage | None:
         """Return how a parameter is rounded before each step, by `weights_at_use`; None if it stays as stored.
