@@ -34,7 +34,7 @@ def vectors_command(
     ] = None,
     length: Annotated[int | None, typer.Option(help="The number of products of dot. Default: 8.")] = None,
     scales: Annotated[str | None, typer.Option(help="The scales of a block-scaled instruction: e8m0 or e4m3.")] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="The number of vectors.")] = 1000,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="The number of vectors.")] = 10_000,
     every: Annotated[bool, typer.Option("--all", help="All operands, up to 24 bits together.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random operands.")] = 0,
     kind: Annotated[
@@ -106,6 +106,14 @@ def _write(
                     "file": out, "sha256": sha256})  # fmt: skip
     else:
         print(f"{unit.title}: {written} vectors, seed {seed}, as {kind.name} in {out}\nsha256 {sha256}")
+        print(_corners_only(unit, count), end="")
+
+
+def _corners_only(unit: HardwareUnit, count: int | None) -> str:
+    """Return a line that says so if all vectors are corner cases, and nothing otherwise."""
+    if count is None or count > (corners := unit.corner_cases()):
+        return ""
+    return f"all are corner cases, which come first; a --count above {corners} adds hard cases and random operands\n"
 
 
 def _check(
@@ -133,6 +141,7 @@ def _check(
         print_json(_facts(found))
     else:
         print(found)
+        print(_corners_only(unit, count), end="")
     finish(differ=not found, failed=False)
 
 

@@ -147,6 +147,37 @@ def test_every_operation_has_vectors(operation):
     assert len(columns) == len(unit.columns)
 
 
+@pytest.mark.parametrize("rounding", cases(quick=["ties_to_even"], full=["toward_negative", "toward_zero", "to_odd"]))
+@pytest.mark.parametrize(
+    ("operation", "name", "to"),
+    [("divide", "ieee(5,11)", None), ("sqrt", "e4m3", "fp32"), ("reciprocal", "e3m2", None),
+     ("remainder", "bf16", None), ("fmod", "fp16", "e5m2")],
+)  # fmt: skip
+def test_explanations_of_exact_results(operation, name, to, rounding):
+    """The explanation of a quotient, root or remainder ends with the code and the flags of the vector."""
+    unit = fs.testing.hardware_unit(operation, name, to, rounding=rounding, daz=True)
+    skip = unit.corner_cases()
+    *operands, result, flags = (x[skip - 10 :] for x in unit.vectors(skip + 60))
+    explained = 0
+    for *codes, expected, raised in zip(*operands, result, flags, strict=True):
+        numbers = [fs.from_codes(np.array(code), name) for code in codes]
+        if (found := unit._exact_steps(numbers)) is not None:
+            assert (found.code, found.flags) == (expected, raised)
+            explained += 1
+    assert explained > 20
+
+
+def test_explanations_of_quotients_and_integers():
+    unit = fs.testing.hardware_unit("divide", "bf16")
+    found = unit.compare([np.uint16([0x3F80]), np.uint16([0x4040])], [0x3EAA])
+    assert "  1 / 3 to BF16\n" in str(found)
+    assert "code 0x3EAB; flags: inexact" in str(found)
+    unit = fs.testing.hardware_unit("convert", "int32", "bf16")
+    found = unit.compare([np.int32([-257]).view(np.uint32)], [0xC381])
+    assert "  -257 to BF16\n" in str(found)
+    assert "code 0xC380; flags: inexact" in str(found)
+
+
 # -- files -------------------------------------------------------------------------------------------------------------
 
 ADDED = "00 00 00 00\n00 80 00 00\n00 7E 7E 00\n00 FE FE 00\n"
@@ -354,6 +385,19 @@ def test_command(run, tmp_path):
     assert json.loads(out)["columns"][0] == {"name": "x", "bits": 32, "count": 1}
 
 
+def test_command_says_that_all_vectors_are_corner_cases(run, tmp_path):
+    """A file of 1000 vectors of an fma has nothing but the first of its 2744 corner cases."""
+    corners = fs.testing.hardware_unit("convert", "fp32", "bf16").corner_cases()
+    path, note = tmp_path / "vectors.mem", f"all are corner cases, which come first; a --count above {corners} adds"
+    for count, noted in ((corners, True), (corners + 1, False)):
+        code, out, _ = run(*CONVERSION[:-1], str(count), "-o", path)
+        assert (code, note in out) == (0, noted)
+        code, out, _ = run(*CONVERSION[:-1], str(count), "--check", path)
+        assert (code, note in out) == (0, noted)
+    code, out, _ = run("vectors", "add", "-f", "e2m1", "--all", "-o", path)
+    assert "corner" not in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -362,7 +406,7 @@ def test_command(run, tmp_path):
         (("add", "-f", "fp64", "-o", "{}/x.mem", "--width", "128"), "needs 200 bits: too wide for --width 128"),
         (("add", "-f", "fp16", "--all"), "--count: the operands of add of FP16 have 32 bits"),
         (("add", "-f", "e4m3", "--check", "{}/none.mem"), "none.mem cannot be read: No such file"),
-        (("add", "-f", "e4m3", "--check", "{}/two.mem"), "two.mem has 2 results, and --count 1000 gives 1000 vectors"),
+        (("add", "-f", "e4m3", "-n", "9", "--check", "{}/two.mem"), "two.mem has 2 results, and --count 9 gives 9"),
         (("add", "-f", "e4m3", "--json"), "--json: the vectors go to stdout"),
         (("convert", "-f", "e4m3"), "--to: a conversion needs"),
     ],

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy as np
 import floatsim
 from floatsim._types import Codes
 from floatsim.accumulation import AccumulationLike, Exact, TensorCore, as_accumulation
-from floatsim.analysis.explain import code_text, explain_rounding, flag_names
+from floatsim.analysis.explain import Explanation, code_text, explain_number, explain_rounding, flag_names
 from floatsim.analysis.explain_operation import explain_add, explain_fma, explain_multiply
 from floatsim.analysis.trace.trace import trace
 from floatsim.arrays.array.conversion import convert, decode, encode, from_integer, to_integer
@@ -33,6 +35,7 @@ from floatsim.emulator.elementwise.operations import OPERATIONS, Family
 from floatsim.formats import FloatFormat, FormatLike, as_format
 from floatsim.formats._validation import as_index, name_hint
 from floatsim.formats.rounding import FLAGS, Rounding
+from floatsim.reference.scalar import from_fraction
 from floatsim.testing.vectors.corner_inputs import BLOCK, corner_codes, draws, interleaved, operand_blocks
 from floatsim.testing.vectors.dot_inputs import SHARES, digest_of, input_set
 from floatsim.testing.vectors.dot_unit import ScaleCodes, Unit, named_unit, units
@@ -193,6 +196,15 @@ class HardwareUnit:
 
     def _is_nan(self, codes: Codes) -> NDArray[np.bool_]:
         return np.zeros(len(codes), bool)
+
+    def corner_cases(self) -> int:
+        """Return the number of corner cases, with which every set begins. A set that is not longer has nothing else.
+
+        >>> import floatsim as fs
+        >>> fs.testing.hardware_unit("fma", "bf16").corner_cases()
+        2744
+        """
+        return len(next(self._operand_blocks(0))[0])
 
     def blocks(self, count: int | None = None, seed: int = 0) -> Iterator[list[NDArray[Any]]]:
         """Yield the vectors in blocks: the columns as arrays of unsigned integers.
@@ -492,8 +504,10 @@ class _ScalarUnit(HardwareUnit):
 
     def _steps(self, operands: Sequence[Any], result: int, given: int | None) -> str:
         fmt = self.result
-        if not isinstance(fmt, FloatFormat) or not isinstance(self.sources[0], FloatFormat):
+        if not isinstance(fmt, FloatFormat):
             return ""
+        if isinstance(self.sources[0], np.dtype):
+            return str(explain_rounding(int(operands[0].view(self.sources[0])), fmt, **self.options))
         numbers: list[Any] = [from_codes(np.array(code, source.code_dtype), source)
                               for code, source in zip(operands, self.sources, strict=True)
                               if isinstance(source, FloatFormat)]  # fmt: skip
@@ -505,7 +519,24 @@ class _ScalarUnit(HardwareUnit):
         if name in _EXPLAINED:
             explain: Any = _EXPLAINED[name]
             return str(explain(*numbers, fmt, **options))
-        return ""
+        return str(self._exact_steps(numbers) or "")
+
+    def _exact_steps(self, numbers: Sequence[FloatArray]) -> Explanation | None:
+        """Explain the rounding of the exact result; None for a function, and if an operand or the result is special."""
+        if self.operation not in _EXACT or not isinstance(self.result, FloatFormat):
+            return None
+        if any(not np.isfinite(x.item()) or x.item() == 0 for x in numbers):
+            return None
+        if self.options["daz"] and any(comparison.issubnormal(x) for x in numbers):
+            return None
+        words, exact = _EXACT[self.operation]
+        values = [Fraction(float(x.item())) for x in numbers]
+        if (self.operation == "sqrt" and values[0] < 0) or not (value := exact(*values)):
+            return None
+        given = words.format(*(f"{float(x.item()):.9g}" for x in numbers))
+        attributes = resolve(self.options | {"daz": False}).attributes  # it is for operands, which are normal here
+        number = replace(from_fraction(abs(value)), sign=int(value < 0))
+        return explain_number(number, given, self.result, attributes, 0)
 
 
 class _Unfused(_ScalarUnit):
@@ -520,6 +551,26 @@ class _Unfused(_ScalarUnit):
 
 
 _EXPLAINED = {"add": explain_add, "multiply": explain_multiply, "fma": explain_fma}
+
+
+def _root(x: Fraction) -> Fraction:
+    """Return the square root, or, if it is irrational, a number that every format here rounds as it rounds the root.
+
+    The root is truncated to 512 bits or more, and followed by a bit 1. Every format has 53 bits of precision at most.
+    """
+    radicand = x.numerator * x.denominator << 1024
+    root = math.isqrt(radicand)
+    return Fraction(2 * root + (root * root != radicand), x.denominator << 513)
+
+
+_EXACT: Mapping[str, tuple[str, Callable[..., Fraction]]] = {
+    "divide": ("{} / {}", lambda a, b: a / b),
+    "reciprocal": ("1 / {}", lambda a: 1 / a),
+    "sqrt": ("sqrt({})", _root),
+    "remainder": ("remainder({}, {})", lambda a, b: a - b * round(a / b)),
+    "fmod": ("fmod({}, {})", lambda a, b: a - b * math.trunc(a / b)),
+}
+"""The text and the exact value of each operation whose first step is the rounding of a rational number."""
 
 
 def _name(kind: FloatFormat | np.dtype[Any]) -> str:
