@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["expression_error"]
 
 _RATIO = 100  # from this ratio of the ends on, the axis is logarithmic
+_BESIDE = 40  # the longest expression, in characters, that stands beside its line
 
 
 def expression_error(
@@ -29,7 +30,8 @@ def expression_error(
     """Draw the error of an expression and of its stable forms over an interval of one variable, in ulps.
 
     The points are numbers of the format. Errors of 0 are left out, because the scale is logarithmic. The errors are
-    exact for the values of `fs.explain`.
+    exact for the values of `fs.explain`. Each expression stands beside its line; if one is longer than 40 characters,
+    all are in a legend below the axes.
 
     Parameters
     ----------
@@ -87,11 +89,17 @@ def expression_error(
     tints = line_colours([fmt] * len(kept), colours)
     for name, (tint, nth) in zip(kept, tints, strict=True):
         where = drawn[name]
-        ax.plot(x[where], lines[name][where], color=tint, lw=1.4, ls=DASHES[nth % len(DASHES)])
+        ax.plot(x[where], lines[name][where], color=tint, lw=1.4, ls=DASHES[nth % len(DASHES)], label=name)
     ax.axhline(0.5, color=colours.pale, lw=1, zorder=0)
     ax.set(xlabel=variable, ylabel=f"error, ulp of {fmt.name}")
     ax.spines[["top", "right"]].set_visible(False)
     titled(ax, title, **HEADING)
+    if max(map(len, kept)) > _BESIDE:
+        ax.legend(
+            loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False, fontsize="small", labelcolor="linecolor",
+            handlelength=3, borderaxespad=0.2,
+        )  # fmt: skip
+        return ax
     ends = [(float(x[drawn[name]][-1]), float(lines[name][drawn[name]][-1])) for name in kept]
     label_ends(ax, ends, kept, [tint for tint, _ in tints])
     return ax

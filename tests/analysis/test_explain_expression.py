@@ -367,6 +367,22 @@ def _parses(text):
         return False
 
 
+def test_long_expressions_stand_below_the_plot():
+    """Beside the lines, the two forms of Heron's formula left half of the width to the axes."""
+    heron = "s = (a + b + c) / 2; sqrt(s*(s - a)*(s - b)*(s - c))"
+    ax = fs.plot.expression_error(heron, "bf16", "a", 8.5, 9.03, points=8, b=4.53125, c=4.53125)
+    assert not ax.texts
+    below = ax.get_legend()
+    assert len(below.get_texts()) == 2
+    assert below.get_texts()[1].get_text().startswith("sqrt((a + (b + c))")
+    ax.figure.canvas.draw()
+    assert ax.get_position().width > 0.7
+    frame = ax.get_tightbbox()
+    assert below.get_window_extent().y1 <= ax.xaxis.get_tightbbox().y0
+    assert 0 <= frame.x0 < frame.x1 <= ax.figure.bbox.width
+    assert frame.y0 >= 0
+
+
 def test_errors_over_an_interval():
     points = np.geomspace(1e-3, 0.5, 7)
     found = expression_errors("log(1 + x)", "fp16", "x", points)
@@ -375,6 +391,7 @@ def test_errors_over_an_interval():
     assert all(len(line) == 7 for line in found.values())
     ax = fs.explain("log(1 + x)", "bf16", x=0.5).plot("x", 0.01, 0.5)
     assert [text.get_text() for text in ax.texts] == ["log(1 + x)", "log1p(x)"]
+    assert ax.get_legend() is None
     with pytest.raises(ValueError, match="low=2 and high=1 are no interval"):
         fs.plot.expression_error("log(1 + x)", "bf16", "x", 2, 1)
     with pytest.raises(ValueError, match="no error between 1 and 2 is a finite number above 0"):

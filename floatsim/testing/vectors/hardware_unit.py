@@ -534,7 +534,8 @@ class _ScalarUnit(HardwareUnit):
         if (self.operation == "sqrt" and values[0] < 0) or not (value := exact(*values)):
             return None
         given = words.format(*(f"{float(x.item()):.9g}" for x in numbers))
-        attributes = resolve(self.options | {"daz": False}).attributes  # it is for operands, which are normal here
+        options: Any = self.options | {"daz": False}  # for the operands, which are normal here
+        attributes = resolve(options).attributes
         number = replace(from_fraction(abs(value)), sign=int(value < 0))
         return explain_number(number, given, self.result, attributes, 0)
 
