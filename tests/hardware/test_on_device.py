@@ -87,7 +87,7 @@ def text_in(archive: Path, name: str) -> str:
 
 def test_all_stages_but_the_tests(tmp_path):
     stages = [stage for stage in STAGES if stage != "tests"]
-    run = on_device(tmp_path, "--stages", *stages)
+    run = on_device(tmp_path, "--stages", *stages, seconds=400)
     assert run.code == 0, run.summary
     assert sorted(p.name for p in run.out.iterdir()) == ["logs.tgz", "recordings.tgz", "summary.txt"]
     assert run.summary.startswith("a fake, compute capability 7.5 (turing)")
