@@ -27,9 +27,9 @@ from floatsim.torch.tensors import Tag, format_of_dtype, is_float, read, tag_of,
 from floatsim.training.policies.caches import PARTS, Cache
 from floatsim.training.policies.conversions import nearest
 
-__all__ = ["ATTENTION", "Caches"]
+__all__ = ["Caches"]
 
-ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
+_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 """The operation of ATen that attention becomes on a CPU."""
 
 _STORED, _TURNED = "stored", "turned"
@@ -146,15 +146,15 @@ class Caches:
             return
         held = getattr(cache, "__dict__", {})
         before = held.get("update")
-        own, names = cache.update, list(inspect.signature(cache.update).parameters)
+        own, signature = cache.update, inspect.signature(cache.update)
 
         @functools.wraps(own)
         def update(*args: Any, **words: Any) -> Any:
-            bound = inspect.signature(own).bind(*args, **words)
+            bound = signature.bind(*args, **words)
             spec = None if self.owner.paused else self._spec()
             if spec is None:
                 return own(*args, **words)
-            for part, name in zip(PARTS, names, strict=False):
+            for part, name in zip(PARTS, signature.parameters, strict=False):
                 bound.arguments[name] = self._stored(bound.arguments[name], spec, part)
             found = own(*bound.args, **bound.kwargs)
             for part, x in zip(PARTS, found, strict=False):
@@ -211,7 +211,7 @@ class Caches:
         roles = [None if tag is None else tag.role for tag in tags]
         if self._inside or torch._C._current_autograd_node() is not None:
             return
-        if name == ATTENTION and _STORED not in roles and self._spec() is not None:
+        if name == _ATTENTION and _STORED not in roles and self._spec() is not None:
             raise NotImplementedError(
                 "cache: scaled_dot_product_attention was called by a name that was imported before; call "
                 "torch.nn.functional.scaled_dot_product_attention"

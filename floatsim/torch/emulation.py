@@ -797,6 +797,24 @@ def emulate(
     >>> print(run.first("overflow"))
     first overflow: Linear, mm, forward, step 0 (the default)
     """
+    found = _checked(policy, model)
+    as_flag(strict, "strict")
+    as_index(count, "count", 0, 1 << 31)
+    return _emulation(found, model, strict, count)
+
+
+def emulate_part(policy: Policy, model: torch.nn.Module) -> AbstractContextManager[Run]:
+    """Return `emulate` for a layer of a model, without counts. A `cache` may be without attention in the layer.
+
+    >>> layer = torch.nn.Linear(2, 1)
+    >>> with emulate_part(as_policy("bf16+fp8-cache"), layer):
+    ...     _ = layer(torch.ones(1, 2))
+    """
+    return _emulation(_checked(policy, model), model, False, 0, whole=False)
+
+
+def _checked(policy: PolicyLike, model: torch.nn.Module | None) -> Policy:
+    """Return the policy by its name. Raise the errors of `emulate` about the policy and the model."""
     try:
         found = as_policy(policy)
     except (TypeError, ValueError) as error:
@@ -804,8 +822,6 @@ def emulate(
         raise type(error)(f"{error}{listed}") from None
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-    as_flag(strict, "strict")
-    as_index(count, "count", 0, 1 << 31)
     for name, parameter in () if model is None else model.named_parameters():
         if is_float(parameter) and not is_lazy(parameter):
             check_dense(parameter, f"model: {name}")
@@ -821,18 +837,7 @@ def emulate(
         if model is not None:
             found.check_modules(path for path, _ in paths(model))
             found.check_weights([name for names in parameter_names(model).values() for part in names for name in part])
-    return _emulation(found, model, strict, count)
-
-
-def emulate_part(policy: Policy, model: torch.nn.Module) -> AbstractContextManager[Run]:
-    """Return `emulate` for a layer of a model, without counts. A `cache` may be without attention in the layer.
-
-    >>> layer = torch.nn.Linear(2, 1)
-    >>> with emulate_part(as_policy("bf16+fp8-cache"), layer):
-    ...     _ = layer(torch.ones(1, 2))
-    """
-    emulate(policy, model, count=0)  # its checks
-    return _emulation(policy, model, False, 0, whole=False)
+    return found
 
 
 @contextmanager
