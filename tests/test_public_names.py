@@ -33,6 +33,7 @@ PASSED_ON = {
     "fs.quantization.project_block": lambda **wrong: fs.quantization.project_block(X, *NAMES, **wrong),
     "fs.quantization.awq_factors": lambda **wrong: fs.quantization.awq_factors(E, E, **wrong),
     "fs.quantization.best_range": lambda **wrong: fs.quantization.best_range(E, "int8", **wrong),
+    "fs.quantization.sign_round": lambda **wrong: fs.quantization.sign_round(E, E, **wrong),
     "fs.hardware.compare": lambda **wrong: fs.hardware.compare(E, E, accumulate="fp32", against=E, **wrong),
     "fs.testing.assert_conversion": lambda **wrong: fs.testing.assert_conversion(X, X, "bf16", **wrong),
     "fs.testing.assert_product": lambda **wrong: fs.testing.assert_product(E, E, E, accumulate="fp32", **wrong),

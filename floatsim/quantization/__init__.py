@@ -24,7 +24,7 @@ _HOMES = {
     ".p3109": "P3109Block block_dot block_product block_sum project_block",
     ".calibration": "best_scale",
     ".whole_model": "QuantizedModel TensorReport quantize_model",
-    ".searches": "ChannelFactors awq_factors best_range smoothquant_factors",
+    ".searches": "ChannelFactors SignRounded awq_factors best_range sign_round smoothquant_factors",
     ".e8m0": "torch_e8m0",
     ".hadamard_transform": "NVFP4_SIGNS hadamard",
     ".products": "integer_matmul llm_int8_matmul quantize_multiplier requantize scaled_matmul",

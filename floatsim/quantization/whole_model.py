@@ -37,7 +37,7 @@ _SEARCHES = {
     "awq": "AWQ searches scales of columns with activations; its format is "
     "fs.quantization.Scheme('uint4', block=128, scale_format='fp16', rule='asymmetric')",
     "smoothquant": "SmoothQuant moves scales from activations to weights; its format of weights is 'w8a8'",
-    "signround": "SignRound trains the rounding with activations; "
+    "signround": "SignRound trains the rounding with activations: fs.quantization.sign_round, a layer at a time; "
     "its format is fs.quantization.Scheme('int4', block=128)",
 }
 """Names of methods that need activations, with the format in which they store weights."""
