@@ -42,7 +42,7 @@ class Arithmetic:
     Numbers such as beta2 are rounded to the format of the operation, FP32 in "line" and "step". In "line", those of
     `add_scaled` (-lr, weight_decay) and `raised` (eps) are rounded to the format of the tensor, as in PyTorch's kernels
     for CPUs. In "line" and "step", a product that is added is not rounded by itself (fused multiply-add), as in these
-    kernels. In "operation", it is. Verified against PyTorch 2.15 on a CPU.
+    kernels. In "operation", it is. Verified against PyTorch 2.13 and 2.15 on a CPU.
 
     Examples
     --------

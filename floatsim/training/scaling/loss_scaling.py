@@ -222,7 +222,7 @@ class GradScaler(LossScaler):
     PyTorch, AmpGradScalerKernels.cpp. After an overflow, scale = FP32(scale * backoff_factor) and the tracker is 0.
     There is no lower bound: the scale can become 0. After the last clean step of an interval, the scale is assigned
     FP32(scale * growth_factor) only if that is finite; the tracker becomes 0 in both cases. Verified against PyTorch
-    2.15.
+    2.13 and 2.15.
 
     Examples
     --------
