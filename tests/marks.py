@@ -1,13 +1,19 @@
-"""Which cases of a test `make test` runs, and which only `make test-full`."""
+"""Which cases of a test `make test` runs, which only `make test-full`, and which only a clone can run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["cases"]
+__all__ = ["cases", "needs_sample"]
+
+
+def needs_sample(path: Path) -> pytest.MarkDecorator:
+    """Skip a test without its recordings of a GPU, which the source distribution leaves out."""
+    return pytest.mark.skipif(not path.exists(), reason=f"{path.name} is only in a clone, in data/silicon")
 
 
 def cases(*, quick: Iterable[Any], full: Iterable[Any]) -> list[Any]:

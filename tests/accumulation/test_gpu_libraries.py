@@ -16,6 +16,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.accumulation.gpu_libraries import FUNCTIONS, RULES, kernel_table
+from tests import marks
 from tests.accumulation import recorded_products as recorded
 from tests.accumulation.recorded_products import Call, needs_recordings
 
@@ -216,6 +217,7 @@ def _sample():
         return {name: arrays[name] for name in arrays.files}
 
 
+@marks.needs_sample(SAMPLE)
 def test_recorded_products():
     """Every rule for products, on products that an H200 returned: all bits."""
     arrays = _sample()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import floatsim as fs
+from tests import marks
 from tests.accumulation import sample_calls
 from tests.accumulation.recorded_products import needs_recordings
 
@@ -23,6 +24,7 @@ def _kinds(accumulation):
         yield from _kinds(child)
 
 
+@marks.needs_sample(sample_calls.SAMPLE)
 def test_every_recorded_call_is_equal():
     kinds, calls = Counter(), Counter()
     for key, note, arrays in sample_calls.shipped():

@@ -16,6 +16,7 @@ import pytest
 
 import floatsim as fs
 from floatsim.tensorcore.special_functions import FORMS
+from tests import marks
 from tests.accumulation.recorded_products import FOLDER, needs_recordings
 
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "special-functions.zip"
@@ -43,7 +44,7 @@ def sampled():
         return {key[2:] for key in arrays if key.startswith("y|")}
 
 
-@pytest.mark.skipif(not SAMPLE.exists(), reason="recordings of GPUs are not in the source distribution")
+@marks.needs_sample(SAMPLE)
 def test_a_sample_of_recordings():
     assert len(sampled()) == 8 + 4 + 4 + 1
     with np.load(SAMPLE) as arrays:

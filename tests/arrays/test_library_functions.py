@@ -21,6 +21,7 @@ from floatsim.emulator.elementwise import cuda_programs
 from floatsim.emulator.elementwise.cuda_functions import sequence
 from floatsim.reference import cuda_functions as reference
 from floatsim.tensorcore.cuda_functions import CUDA_FUNCTIONS
+from tests import marks
 
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "cuda-functions.zip"
 FOLDER = os.environ.get("FLOATSIM_H200")
@@ -58,6 +59,7 @@ def in_fp32(name: str) -> bool:
 # -- against the GPU ---------------------------------------------------------------------------------------------------
 
 
+@marks.needs_sample(SAMPLE)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_sample(name):
     sample = recorded("sample")
@@ -81,6 +83,7 @@ def test_all_recorded_inputs_of_fp32(name):
     np.testing.assert_array_equal(computed(name, x, "fp32"), recorded("unary32")[f"{name}|fp32"].view(np.uint32))
 
 
+@marks.needs_sample(SAMPLE)
 def test_every_recorded_function_is_known():
     assert {key.split("|")[0] for key in recorded("sample") if "|" in key and "->" not in key} == set(RECORDED)
 
@@ -276,6 +279,7 @@ def converted(cast: str, codes: np.ndarray, rule: str) -> np.ndarray:
     return fs.convert(fs.from_codes(codes, source), target, nan=rule).codes
 
 
+@marks.needs_sample(SAMPLE)
 @pytest.mark.parametrize("cast", CASTS)
 def test_recorded_casts(cast):
     sample, source = recorded("sample"), cast.split("->")[0]
@@ -292,6 +296,7 @@ def test_all_recorded_casts(cast):
     np.testing.assert_array_equal(converted(cast, codes, "cuda"), recorded("casts")[f"{cast}|cuda"])
 
 
+@marks.needs_sample(SAMPLE)
 def test_every_recorded_cast_is_tested():
     assert {key.removesuffix("|cuda") for key in recorded("sample") if "->" in key} == set(CASTS)
 

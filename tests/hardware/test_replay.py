@@ -17,6 +17,7 @@ from floatsim.hardware.questions import emulated_device, to_capture
 from floatsim.hardware.tables.datasheets import peak
 from floatsim.hardware.tables.ptx_matrix import variants
 from floatsim.tensorcore.instructions import Evidence
+from tests import marks
 from tests.hardware import questions
 from tests.hardware.expected_rates import MOST, least_share
 from tests.marks import cases
@@ -26,7 +27,7 @@ PAGE = ROOT / "docs" / "hardware.md"
 FOLDER = ROOT / "data" / "silicon" / "nvidia-h200"
 FILES = sorted(FOLDER.glob("*.npz"))
 BEGIN, END = "<!-- rates: begin (python tests/hardware/test_replay.py) -->\n", "\n<!-- rates: end -->"
-pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+pytestmark = marks.needs_sample(FOLDER)
 
 
 def facts(name: str) -> dict:

@@ -16,6 +16,7 @@ import pytest
 
 import floatsim as fs
 from floatsim import operators as ops
+from tests import marks
 
 FOLDER = os.environ.get("FLOATSIM_H200")
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "attention.zip"
@@ -29,7 +30,7 @@ SHAPES = ((64, 64), (128, 64), (200, 64), (512, 64), (64, 128), (128, 128), (200
 
 recipes = pytest.mark.parametrize("recipe", RECIPES)
 formats = pytest.mark.parametrize("fmt", ["fp16", "bf16"])
-needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+needs_sample = marks.needs_sample(SAMPLE)
 needs_recordings = pytest.mark.skipif(FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings")
 
 

@@ -12,6 +12,7 @@ import pytest
 import floatsim as fs
 from floatsim import operators as ops
 from floatsim.accumulation.gpu_reductions import REDUCTIONS, reduction_table
+from tests import marks
 from tests.operators import recorded_rows as recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,6 +30,7 @@ def shares(archive):
     return different, total
 
 
+@marks.needs_sample(recorded.SAMPLE)
 def test_a_sample_of_an_h200():
     different, total = shares(recorded.sample())
     assert sum(total.values()) > 500_000

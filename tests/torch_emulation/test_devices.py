@@ -20,11 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import floatsim as fs  # noqa: E402
 import floatsim.torch as ft  # noqa: E402
+from tests import marks  # noqa: E402
 from tests.torch_emulation import recorded_runs as runs  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 STEPS = runs.SAMPLE.with_name("optimizer-steps.zip")
-needs_sample = pytest.mark.skipif(not runs.SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+needs_sample = marks.needs_sample(runs.SAMPLE)
 needs_recordings = pytest.mark.skipif(
     runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings"
 )
@@ -607,7 +608,7 @@ OPTIMIZERS = {
 WAYS = {"cuda": {"foreach": False}, "cuda-foreach": {}, "cuda-fused": {"fused": True}}
 
 
-@pytest.mark.skipif(not STEPS.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+@marks.needs_sample(STEPS)
 @pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -21,10 +21,11 @@ from floatsim.accumulation import Epilogue, parse  # noqa: E402
 from floatsim.torch import devices  # noqa: E402
 from floatsim.torch.tensors import read, tensor_of  # noqa: E402
 from floatsim.torch.twin.kernels import annotated, kernels_by_module  # noqa: E402
+from tests import marks  # noqa: E402
 from tests.torch_emulation import recorded_runs as runs  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
-needs_sample = pytest.mark.skipif(not runs.SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+needs_sample = marks.needs_sample(runs.SAMPLE)
 needs_recordings = pytest.mark.skipif(
     runs.FOLDER is None, reason="FLOATSIM_H200 names the folder of an H200's recordings"
 )

@@ -15,6 +15,7 @@ import pytest
 import floatsim as fs
 from floatsim import training
 from floatsim.training.optimizers.evidence import EVIDENCE, steps_table
+from tests import marks
 
 FOLDER = os.environ.get("FLOATSIM_H200")
 SAMPLE = Path(__file__).parents[2] / "data" / "silicon" / "nvidia-h200" / "optimizer-steps.zip"
@@ -39,7 +40,7 @@ def steps_of(optimizer, weights, gradients):
     return found
 
 
-@pytest.mark.skipif(not SAMPLE.exists(), reason="data/silicon/nvidia-h200 is only in a clone")
+@marks.needs_sample(SAMPLE)
 @names
 @recipes
 @formats
