@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from floatsim.formats import FloatFormat, as_format
-from floatsim.plot.style import Palette, fitting_size, keep_beside, mixed
+from floatsim.plot.style import Palette, fitting_size, keep_beside, mixed, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,16 +82,20 @@ def _apart(places: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def label_ends(ax: Axes, ends: Sequence[tuple[float, float]], words: Sequence[str], tints: Sequence[str]) -> None:
-    """Write the label of each line beside its end; labels that would overlap are moved apart."""
+    """Write the label of each line beside its end; labels that would overlap are moved apart.
+
+    A label has the colour of its line, or one that can be read better.
+    """
     ax.figure.canvas.draw()  # for the transforms
     to_axes = (ax.transData + ax.transAxes.inverted()).transform
     heights = [float(to_axes(end)[1]) for end in ends]
     points = max(72 * ax.get_window_extent().height / ax.figure.dpi, 36)
     size = min(fitting_size("", points, "small"), points / (_LINE * len(ends)))
     placed = _apart(heights, _LINE * size / points, 0.0, 1.0 - size / 2 / points)  # below the title
+    colours = palette(ax)
     labels = [
         ax.annotate(
-            word, end, (1.045, height), "data", "axes fraction", va="center", color=tint, fontsize=size,
+            word, end, (1.045, height), "data", "axes fraction", va="center", color=colours.text(tint), fontsize=size,
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": tint, "lw": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
         )

@@ -6,6 +6,7 @@ matplotlib is imported when a picture is drawn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -79,7 +80,9 @@ FIGURE_SIZE: ContextVar[Callable[[float, float], tuple[float, float]] | None] = 
 """The size of a new figure from its usual width and height in inches, in a block of `styled`."""
 
 _LEAST_CONTRAST = 4.5  # of a colour with a dark background, as WCAG 2 asks for text
+_LEAST_ON_LIGHT = 3.0  # for labels of lines: the colours of most formats have less than 4.5 on white
 _HIDDEN_PART = 0.4  # of a colour map: beyond it, the contrast with the background of `styled("dark")` is above 3
+_PALE_PART = 0.3  # of a colour map: before it, the contrast with white is less than 2
 _ON_DARK = {FP64: "#f5f5f5"}  # black would become the grey of FP32
 
 
@@ -205,10 +208,31 @@ def new_axes(ax: Axes | None, **figure: Any) -> Axes:
 
 
 def titled(ax: Axes, title: str | None, **looks: Any) -> Axes:
-    """Set the title if one is given, on several lines where it would leave the figure. Return `ax`."""
+    """Set the title if one is given, on several lines where it would leave the figure or reach a title beside it."""
+    from functools import partial
+
     if title is not None:
-        ax.set_title(title, wrap=True, **looks)
+        text: Any = ax.set_title(title, wrap=True, **looks)
+        # matplotlib has no public width for wrapping. A partial, not a lambda: figures can be pickled.
+        text._get_wrap_line_width = partial(_width_of_title, ax, text, _points_of_title(ax))
     return ax
+
+
+def _points_of_title(ax: Axes) -> float:
+    """The room for a title in points if other Axes are beside these: nine tenths of their width.
+
+    A layout makes Axes narrower, for their labels. The room remains that of now, so that it does not change the lines.
+    """
+    frame = ax.get_window_extent()
+    frames = [other.get_window_extent() for other in ax.figure.axes if other.get_label() != "<colorbar>"]
+    beside = any(box.x0 >= frame.x1 or box.x1 <= frame.x0 for box in frames if box.y0 < frame.y1 and box.y1 > frame.y0)
+    return 0.9 * width_in_points(ax) if beside else math.inf
+
+
+def _width_of_title(ax: Axes, text: Any, points: float) -> float:
+    """The pixels for a line of a title: `points`, or less where the figure ends."""
+    pixels = ax.figure.dpi / 72
+    return float(min(points * pixels, type(text)._get_wrap_line_width(text) - text.get_fontsize() * pixels))
 
 
 def in_percent(fraction: float) -> str:
@@ -300,17 +324,24 @@ class Palette:
         """The same hue, nearer to the background."""
         return mixed(self.background, tint, strength)
 
+    def text(self, tint: Any) -> str:
+        """The colour, nearer to ink where text of it could not be read on the background."""
+        least = _LEAST_CONTRAST if self.dark else _LEAST_ON_LIGHT
+        steps = (mixed(tint, self.ink, step / 20) for step in range(21))
+        return next(each for each in steps if each == self.ink or contrast(each, self.background) >= least)
+
     def scale(self, name: str, nothing: Any) -> Any:
         """The named colour map of matplotlib from near the background to far from it; `nothing` is for masked cells.
 
-        The named map goes from dark to light. A dark background takes its light part, so that no number is hidden.
+        The named map goes from dark to light. A dark background takes its light part, and a light background its dark
+        part, so that no number is hidden.
         """
         import numpy as np
         from matplotlib import colormaps
         from matplotlib.colors import ListedColormap
 
-        light_part = ListedColormap(colormaps[name](np.linspace(_HIDDEN_PART, 1, 256)))
-        return (light_part if self.dark else colormaps[f"{name}_r"]).with_extremes(bad=nothing)
+        near, far = (_HIDDEN_PART, 1.0) if self.dark else (1 - _PALE_PART, 0.0)
+        return ListedColormap(colormaps[name](np.linspace(near, far, 256))).with_extremes(bad=nothing)
 
     def on(self, tint: Any) -> str:
         """The colour of text on a cell of that colour."""

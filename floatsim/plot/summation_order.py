@@ -52,7 +52,10 @@ def order_map(survivors: Any, *, ax: Axes | None = None, title: str | None = Non
         )
     k = len(counts)
     ax = new_axes(ax, figsize=(3.6, 3.2))
-    scale = colormaps["cividis"].with_extremes(bad=palette(ax).background)
+    _lay_out_squares(ax)
+    colours = palette(ax)
+    nothing = colours.background  # the diagonal: no pair of terms
+    scale = colours.scale("cividis", nothing) if colours.dark else colormaps["cividis"].with_extremes(bad=nothing)
     drawn = ax.imshow(np.ma.masked_less(counts, 0), cmap=scale, vmin=0, vmax=k - 2, interpolation="nearest")
     step = max(1, 1 << (k - 1).bit_length() - 2)
     ax.set_xticks(range(0, k, step))
@@ -64,3 +67,17 @@ def order_map(survivors: Any, *, ax: Axes | None = None, title: str | None = Non
     if colorbar:
         ax.figure.colorbar(drawn, ax=ax, label="terms that survive")
     return ax
+
+
+def _lay_out_squares(ax: Axes) -> None:
+    """Let a constrained layout of the figure move square Axes together.
+
+    Without this, the layout takes the free space beside squares for space above and below them. Titles then overlap the
+    labels of the row above.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = ax.figure.figure
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        figure.set_layout_engine("compressed", **engine.get())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import pickle
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -91,16 +93,25 @@ def test_shades_of_lines_keep_the_hue_of_their_format():
     (lambda: plot.mismatch_map([[0, 1, 1 << 15]]), "background"),
     (lambda: plot.first_map([[-1, 0, 15]], 16), "pale"),
 ], ids=["mismatch_map", "first_map"])  # fmt: skip
-def test_no_number_of_a_map_is_hidden_on_dark(draw, nothing):
-    with plot.styled("dark"):
+@pytest.mark.parametrize("styles", [(), ("dark",)], ids=str)
+def test_no_number_of_a_map_is_hidden(draw, nothing, styles):
+    with plot.styled(*styles):
         ax = draw()
         image = ax.images[0]
         tints = image.to_rgba(image.get_array())[0]
     colours = style.palette(ax)
     assert to_hex(tints[0]) == getattr(colours, nothing)
     for tint in tints[1:]:
-        assert style.contrast(tint[:3], colours.background) > 3
-        assert style.contrast(tint[:3], tints[0][:3]) > 2
+        assert style.contrast(tint[:3], colours.background) > (3 if styles else 2)
+        assert style.contrast(tint[:3], tints[0][:3]) > 1.9
+
+
+def test_the_diagonal_of_an_order_differs_from_its_numbers_on_dark():
+    with plot.styled("dark"):
+        image = plot.order_map(fs.reveal_order("fp32", 8)).images[0]
+        tints = image.to_rgba(image.get_array())
+    for tint in tints[~np.eye(8, dtype=bool)]:
+        assert style.contrast(tint[:3], tints[0, 0, :3]) > 3
 
 
 LONG = "One product, twelve correct results: the share of elements with equal bits"
@@ -139,6 +150,46 @@ def test_a_given_ax_keeps_its_size():
     with plot.styled("slide"):
         plot.format_ranges(["fp16"], ax=ax)
     assert size(ax) == (3, 2)
+
+
+@pytest.mark.parametrize("styles", [(), ("slide",)], ids=str)
+@pytest.mark.parametrize("long", [False, True], ids=["short titles", "long titles"])
+def test_maps_of_orders_in_a_grid_do_not_collide(styles, long):
+    """In a constrained layout with one colour bar for all, as notebooks 4 and 5 have it."""
+    counts = fs.reveal_order("fp32", 32)
+    with plot.styled(*styles):
+        figure, axes = plt.subplots(2, 3, figsize=(9.6, 6), layout="constrained")
+        for ax in axes.flat:
+            title = "Hopper, FP8 (mma.sync): 16 at once" if long else "sequential"
+            plot.order_map(counts, ax=ax, title=title, colorbar=False)
+        bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms", shrink=0.7)
+        figure.canvas.draw()
+    texts = [text for ax in axes.flat for text in (ax._left_title, ax.xaxis.label, ax.yaxis.label,
+                                                   *ax.get_xticklabels(), *ax.get_yticklabels())]  # fmt: skip
+    boxes = [*(style.text_extent(text) for text in texts), bar.ax.get_tightbbox()]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    page = figure.bbox
+    assert all(page.x0 < box.x0 and box.x1 < page.x1 and page.y0 < box.y0 and box.y1 < page.y1 for box in boxes)
+
+
+def test_a_title_has_space_beside_it():
+    """It does not touch the edge of the figure, and the layout knows its number of lines."""
+    title = "Error against PyTorch, operation by operation"
+    figure = plot.heatmap({str(row): {"addmm": 0.1, "relu": None} for row in range(5)}, title=title).figure
+    figure.canvas.draw()
+    box, page = style.text_extent(figure.axes[0].title), figure.bbox
+    assert page.x0 + 5 < box.x0 < box.x1 < page.x1 - 5
+    assert page.y1 - 15 < box.y1 < page.y1
+    assert pickle.loads(pickle.dumps(figure)).axes[0].get_title() == title
+
+
+@pytest.mark.parametrize("styles", [(), ("dark",)], ids=str)
+def test_labels_of_shades_can_be_read(styles):
+    with plot.styled(*styles):
+        ax = plot.running_sums(np.ones(300, np.float32), [f"blocked(bf16, {n}, bf16)" for n in (4, 8, 16, 32, 64)])
+    tints = [to_rgb(text.get_color()) for text in ax.texts]
+    assert len(tints) == 5
+    assert min(style.contrast(tint, ax.get_facecolor()[:3]) for tint in tints) >= (4.49 if styles else 2.99)
 
 
 @pytest.mark.parametrize(("styles", "words"), [
