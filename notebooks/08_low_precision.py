@@ -158,12 +158,11 @@ offsets = {
     "NVFP4": (6, 5), "NF4": (-6, -15), "INT8, rows": (-60, -4),
 }  # fmt: skip
 for name, (x, y) in found.items():
-    ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.35", ms=6)
+    ax.plot(x, y, "o", color=fs.plot.colour(fs.FP16) if name.startswith(("MX", "NV")) else "0.5", ms=6)
     ax.annotate(name, (x, y), offsets.get(name, (7, -4)), textcoords="offset points", fontsize=9)
 _ = ax.set(xlabel="bits of a weight, with its share of the scales", ylabel="relative error", xlim=(2, 9.2))
-_ = ax.set_title(
-    "Weights in few bits: the error of each scheme, for normal random weights", loc="left", fontweight="bold"
-)
+title = "Weights in few bits: the error of each scheme, for normal random weights"
+_ = ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 
 # %% jupyter={"source_hidden": true}
 (bits_plain, error_plain), (bits_nested, error_nested) = found["NF4"], found["NF4, nested scales"]

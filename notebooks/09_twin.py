@@ -167,13 +167,13 @@ ax = axes["curve"]
 ax.plot(curve, "o-", color="C1", label="one order changed")
 ax.plot(recorded_steps, equal, "s", color="C0", markersize=8, label="the twin")
 ax.set_yscale("symlog", linthresh=1)
-ax.set(xlabel="training step", ylabel=f"weights that differ from the H200's, of {total:,}", xticks=range(0, 20, 3))
+ax.set(xlabel="training step", ylabel=f"different weights of {total:,}", xticks=range(0, 20, 3))
 ax.set_title("A laptop and an H200: 20 steps of training in BF16")
 ax.legend(loc="center right")
 for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
     rows, columns = np.nonzero(differs.T)
     axes[name].scatter(columns, rows, s=4, color=colour)
-    axes[name].set(title=f"{name}: {differs.sum()} of {differs.size:,} differ", xlim=(0, 128), ylim=(64, 0))
+    axes[name].set(title=f"{name}: {differs.sum()} of {differs.size:,}", xlim=(0, 128), ylim=(64, 0))
     axes[name].set(xticks=[], yticks=[], aspect="equal")
 
 # %% [markdown]

@@ -79,7 +79,7 @@ table(("batch sizes", "elements with other bits", "largest difference"), rows)
 
 # %% tags=["picture"]
 bits = results[4096].view(np.int32)
-figure, axes = plt.subplots(2, 1, figsize=(9.5, 3.2), layout="constrained", sharex=True)
+figure, axes = plt.subplots(2, 1, figsize=(9.5, 4.4), layout="constrained", sharex=True)
 for ax, size in zip(axes, (8, 128), strict=True):
     steps = (results[size].view(np.int32) - bits)[0]
     ax.bar(range(128), steps, width=0.9, color=np.where(steps == 0, "0.7", plot.colour("fp16")))
