@@ -38,7 +38,7 @@ PACKAGES = [
 ]  # fmt: skip
 PLATFORMS = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 24, 26, 27, 28, 31, 34))]
 OF_TESTS = ("pytest", "hypothesis", "gmpy2")
-WITHOUT_PROCESSES = "not process and not subprocess and not loads_its_parts and not imports_no"
+WITHOUT_PROCESSES = "not process and not subprocess and not loads_its_parts and not imports_no and not is_lazy"
 
 
 def _run(command: list[str], folder: Path = ROOT) -> None:

@@ -552,7 +552,8 @@ def from_gguf(data: Any, type: GgufType | str, shape: tuple[int, ...] | None = N
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim == 0:
         raise TypeError(f"data must be bytes or an array of uint8, not {getattr(data, 'dtype', data)!r:.60}")
     found = shape_of_rows(array, kind, shape)
-    parts = kind.parts(array.reshape(-1, kind.nbytes))
+    with np.errstate(invalid="ignore"):  # a scale may be a signalling NaN, of which NumPy's casts warn on Arm
+        parts = kind.parts(array.reshape(-1, kind.nbytes))
     scale_format = FP16 if parts.scales.dtype == np.float16 else FP32
     scheme = Scheme(kind.format, (1, kind.group), scale_format)
     grid = (*found[:-1], found[-1] // kind.group)
