@@ -115,6 +115,16 @@ def _of_range(high: Array, low: Array, scheme: Scheme) -> tuple[FloatArray, NDAr
     return scales, np.clip(fmt.min - np.rint(low / scales.values), fmt.min, fmt.max).astype(np.int64)
 
 
+def _with_scales(
+    x: Floats, scheme: Scheme, blocks: _BlockGrid, scales: FloatArray, zero_points: NDArray[Any] | None
+) -> Quantized:
+    """Quantize with the scales and zero points of a stack of blocks."""
+    return quantize_blocks(
+        x, replace(scheme, rule="absmax"), scale=scales.reshape(blocks.scale_shape),
+        zero_point=None if zero_points is None else zero_points.reshape(blocks.scale_shape), rounding="ties_to_even",
+    )  # fmt: skip
+
+
 def awq_factors(w: Floats, x: Floats, scheme: SchemeLike = "awq", *, grid: int = 20, **changes: Any) -> ChannelFactors:
     """Return the factors of AWQ's search, which protect the weights of channels with large inputs.
 
@@ -292,11 +302,7 @@ def best_range(
     for i in range(count):
         share = 1 - i / count
         scales, zero = _of_range(high * share, low * share, settled)
-        q = quantize_blocks(
-            FloatArray(codes, own), replace(settled, rule="absmax"),
-            scale=FloatArray(scales.codes.reshape(blocks.scale_shape), scales.format),
-            zero_point=zero.reshape(blocks.scale_shape), rounding="ties_to_even",
-        )  # fmt: skip
+        q = _with_scales(FloatArray(codes, own), settled, blocks, scales, zero)
         error = blocks.reduced(np.add, (np.asarray(q.values).reshape(stack.shape) - stack) ** 2)
         better = error < best[0]
         if best[1] is None:
@@ -385,7 +391,7 @@ def sign_round(w: Floats, x: Floats, scheme: SchemeLike = "int4", *, steps: int 
     fixed = np.zeros(high.shape, np.int64) if nearest.zero_points is None else nearest.zero_points.reshape(high.shape)
     hessian = inputs.T @ inputs / inputs.shape[0]
     v, top, bottom = np.zeros(stack.shape), np.ones(high.shape), np.ones(high.shape)
-    errors, best = np.zeros(count + 1), nearest
+    errors, best = np.zeros(count + 1), (stack, _positive_scales(own, settled), fixed)
     for k in range(count + 1):
         scales, zeros = _of_range(high * top, low * bottom, settled) if asymmetric else (
             _positive_scales(own * top, settled), fixed
@@ -399,20 +405,20 @@ def sign_round(w: Floats, x: Floats, scheme: SchemeLike = "int4", *, steps: int 
         product = difference @ hessian
         errors[k] = np.sum(product * difference) / weight.shape[0]
         if errors[k] < errors[:k].min(initial=np.inf):
-            best = quantize_blocks(
-                (s * codes).reshape(weight.shape).astype(np.float32), replace(settled, rule="absmax"),
-                scale=FloatArray(scales.codes.reshape(blocks.scale_shape), scales.format),
-                zero_point=None if nearest.zero_points is None else zeros.reshape(blocks.scale_shape),
-                rounding="ties_to_even",
-            )  # fmt: skip
-        rate, gradient = (1 - k / max(count, 1)) / max(count, 1), blocks.stacked(product)
+            best = s * codes, scales, zeros
+        if k == count:
+            break
+        rate, gradient = (1 - k / count) / count, blocks.stacked(product)
         of_scale = blocks.reduced(np.add, gradient * (codes - inside * stack / s))
-        of_zero = blocks.reduced(np.add, gradient * s * (inside.astype(np.float64) - 1))
         if asymmetric:  # z = min - bottom * low / s, and s = (top * high - bottom * low) / span
+            of_zero = blocks.reduced(np.add, gradient * s * (inside.astype(np.float64) - 1))
             of_scale = of_scale + of_zero * bottom * low / scales.values**2
             bottom = np.clip(bottom - rate * np.sign(-of_scale * low / span - of_zero * low / scales.values), 0, 1)
             top = np.clip(top - rate * np.sign(of_scale * high), 0, 1)
         else:
             top = np.clip(top - rate * np.sign(of_scale), 0, 1)
         v = np.clip(v - rate * np.sign(gradient * inside), -0.5, 0.5)
-    return SignRounded(best, errors)
+    values, scales, zeros = best
+    chosen = None if nearest.zero_points is None else zeros
+    quantized = _with_scales(values.reshape(weight.shape).astype(np.float32), settled, blocks, scales, chosen)
+    return SignRounded(quantized, errors)

@@ -102,8 +102,7 @@ def values_of(codes: Codes, fmt: FloatFormat) -> Floats:
     """Return accumulators as float64 for FP64, else as float32. The result uses the codes' memory if possible."""
     own = np.ascontiguousarray(codes, fmt.code_dtype)
     if fmt == FP16:
-        with np.errstate(invalid="ignore"):  # NumPy warns of a signalling NaN on Arm
-            return own.view(np.float16).astype(np.float32)
+        return unpack(own, FP16, FP32)
     return own.view(np.float64 if fmt == FP64 else np.float32)
 
 
