@@ -40,7 +40,7 @@ class AnswerReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all answers are correct."""
+        """Whether all answers that were given are correct. An exercise left out of `answers` does not count."""
         return self.correct == len(self.results)
 
     def __str__(self) -> str:
