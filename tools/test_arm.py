@@ -1,12 +1,13 @@
 """Run tests of bits on an emulated 64-bit Arm processor: `python tools/test_arm.py`, on Debian 12 for x86-64.
 
-    python tools/test_arm.py [--minutes M] [FILE OF TESTS ...]
+    python tools/test_arm.py [--minutes M] [--full] [FILE OF TESTS ...]
 
 The emulator is qemu, which is no silicon: it shows what the compiled code computes, not what a processor does. The
 folder .venv-arm gets Debian's Python for Arm and the libraries' wheels for Arm, 250 MB, once. The files run one after
 another, for M minutes (default 5); then the last one is stopped, and what it found until then counts. Without files, a
-sample runs. Where the emulator or the packages cannot be had, the reason is printed and the exit code is 0.
-Tests that start other processes are left out: the host cannot start a program for Arm.
+sample runs. With --full the long tests of the files run, without it the quick ones. Where the emulator or the packages
+cannot be had, the reason is printed and the exit code is 0. Tests that start other processes are left out: the host
+cannot start a program for Arm.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ def main() -> int:
     """Run the files of tests and print a line for each. Return 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0, help="stop after that many minutes (default: 5)")
+    parser.add_argument("--full", action="store_true", help="run the long tests of the files in place of the quick ones")
     parser.add_argument("files", nargs="*", default=SAMPLE, help="files of tests (default: a sample)")
     given = parser.parse_args()
     try:
@@ -122,13 +124,13 @@ def main() -> int:
         "PYTHONUNBUFFERED": "1",
     }
     python = [program, "-L", str(FOLDER / "root"), str(FOLDER / "root/usr/bin/python3.11")]
-    start, failed = time.monotonic(), False
+    marked, start, failed = "full" if given.full else "not full", time.monotonic(), False
     for file in given.files:
         left = 60 * given.minutes - (time.monotonic() - start)
         if left <= 0:
             print(f"Arm: {file}: not run, {given.minutes:g} minutes are over")
             continue
-        pytest = [*python, "-m", "pytest", file, "-q", "-m", "not full", "-k", WITHOUT_PROCESSES, "-rf"]
+        pytest = [*python, "-m", "pytest", file, "-q", "-m", marked, "-k", WITHOUT_PROCESSES, "-rf"]
         code, lines = _tested([*pytest, "-p", "no:cacheprovider"], variables, left)
         if code is None:
             marks = "".join(line.split()[0] for line in lines if re.match(r"[.sxXFE]+(\s+\[|$)", line))
@@ -136,7 +138,7 @@ def main() -> int:
             wrong = "F" in marks or "E" in marks
         else:
             print(f"Arm: {file}: exit code {code}, {lines[-1].strip('= ')}", flush=True)
-            wrong = code not in (0, 5)  # 5: no test of the file is a quick one
+            wrong = code not in (0, 5)  # 5: the file has no such test
         if wrong:
             print("\n".join(lines[-40:]))
             failed = True
