@@ -107,7 +107,7 @@ def main() -> int:
     """Run the files of tests and print a line for each. Return 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0, help="stop after that many minutes (default: 5)")
-    parser.add_argument("--full", action="store_true", help="run the long tests of the files in place of the quick ones")
+    parser.add_argument("--full", action="store_true", help="run the long tests in place of the quick ones")
     parser.add_argument("files", nargs="*", default=SAMPLE, help="files of tests (default: a sample)")
     given = parser.parse_args()
     try:

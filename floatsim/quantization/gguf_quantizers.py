@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.conversion import read_floats
 from floatsim.arrays.array.float_array import FloatArray
+from floatsim.emulator.elementwise import group_fits
 from floatsim.emulator.elementwise.block_scales import environment_is_default
 from floatsim.formats import FP32
 from floatsim.formats._validation import every_name_hint
 from floatsim.quantization.gguf_points import POINT_QUANTIZERS
 from floatsim.quantization.gguf_types import E4M3_HALF, GgufType, as_gguf_type, packing_of
 from floatsim.quantization.scales import to_format
+from floatsim.reference.group_fits import ends, nearest, signed_peaks, sums
 
 __all__ = ["QUANTIZED_TYPES", "to_gguf"]
 
@@ -45,24 +47,8 @@ class Rows(NamedTuple):
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def _sum(terms: Array) -> Array:
-    """Return the sums along the last axis, in order, each addition rounded to FP32."""
-    total: Array = np.add.accumulate(terms, axis=-1, dtype=np.float32)[..., -1]
-    return total
-
-
 def _inverse(d: Array) -> Array:
     return np.where(d == 0, _F(0), _F(1) / d)
-
-
-_MAGIC = _F(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
-
-
-def _nearest(x: Array) -> Array:
-    """Return the nearest integers, ties to even, as ggml's nearest_int: beyond +-2**22 the bits of a sum, NaN is 0."""
-    bits = np.asarray(x + _MAGIC, np.float32).view(np.int32)
-    whole: Array = ((bits & 0x7FFFFF) - 0x400000).astype(np.float32)
-    return whole
 
 
 def _whole(x: Array) -> Array:
@@ -73,29 +59,8 @@ def _whole(x: Array) -> Array:
 def _away(x: Array) -> Array:
     """Return the nearest integers, ties away from zero."""
     whole = np.floor(np.abs(x))
-    nearest: Array = np.sign(x) * (whole + np.floor(2 * (np.abs(x) - whole)))
-    return nearest
-
-
-def _with_sign(x: Array) -> Array:
-    """Return the first element of the largest magnitude of each group, (groups, 1); +0 for zeros and NaN."""
-    x = np.where(np.isnan(x), _F(0), x)
-    return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1) + _F(0)
-
-
-def _largest(x: Array) -> Array:
-    """Return the largest element of each group, at least 0, (groups, 1), with the rule for NaN of ggml's MAX."""
-    peak = np.zeros(len(x), np.float32)
-    for column in x.T:
-        peak = np.where(peak > column, peak, column)
-    return peak[:, None]
-
-
-def _ends(x: Array) -> tuple[Array, Array]:
-    """Return the first of the smallest and of the largest elements of each group, (groups, 1): the sign of a zero."""
-    found = (each(x, axis=-1, keepdims=True) for each in (np.argmin, np.argmax))
-    low, high = (np.take_along_axis(x, index, axis=-1) for index in found)
-    return low, high
+    rounded: Array = np.sign(x) * (whole + np.floor(2 * (np.abs(x) - whole)))
+    return rounded
 
 
 def _halves(*numbers: Array) -> list[Array]:
@@ -105,140 +70,6 @@ def _halves(*numbers: Array) -> list[Array]:
 
 def _float(half: Array) -> Array:
     return half.view("<f2").astype(np.float32)
-
-
-# -- fits: the scale and the codes of groups ---------------------------------------------------------------------------
-
-
-def _symmetric(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
-    """Return scales and codes, from 0 to 2 nmax - 1, of the best of 19 scales around -nmax / (largest element)."""
-    peak = _with_sign(x)
-    products = weights * x
-
-    def attempt(step: int) -> tuple[Array, Array, Array]:
-        inverse = -(_F(nmax) + _F(0.1) * _F(step)) / peak
-        codes = np.clip(_nearest(inverse * x), -nmax, nmax - 1)
-        return codes, _sum(products * codes), _sum(weights * codes * codes)
-
-    codes, cross, square = attempt(0)
-    scale = np.where(square != 0, cross / square, _F(0))
-    best = scale * cross
-    for step in [*range(-9, 0), *range(1, 10)]:
-        other, cross, square = attempt(step)
-        better = (square > 0) & (cross * cross > best * square)
-        scale = np.where(better, cross / square, scale)
-        best = np.where(better, scale * cross, best)
-        codes = np.where(better[:, None], other, codes)
-    zero = np.abs(peak[:, 0]) < _TINY
-    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes + nmax)
-
-
-def _moved(
-    x: Array, weights: Array, codes: Array, sums: tuple[Array, Array], ends: tuple[int, int], strict: bool
-) -> tuple[Array, Array]:
-    """Move single codes while the weighted squared error falls, at most five times each, in place.
-
-    `sums` are sum(w * x * code) and sum(w * code * code). Return those after the moves. With `strict`, the sum of
-    squares without the element must be positive, too.
-    """
-    cross, square = sums
-    for _ in range(5):
-        changed = False
-        for i in range(x.shape[1]):
-            w, product, code = weights[:, i], weights[:, i] * x[:, i], codes[:, i]
-            rest, rest_square = cross - product * code, square - w * code * code
-            moved = np.clip(_nearest(x[:, i] * rest_square / rest), *ends)
-            able = (rest > 0) & (moved != code) & ((rest_square > 0) if strict else True)
-            rest, rest_square = rest + product * moved, rest_square + w * moved * moved
-            better = able & (rest_square > 0) & (rest * rest * square > cross * cross * rest_square)
-            codes[:, i] = np.where(better, moved, code)
-            cross, square = np.where(better, rest, cross), np.where(better, rest_square, square)
-            changed = changed or bool(better.any())
-        if not changed:
-            break
-    return cross, square
-
-
-def _refined(x: Array, nmax: int) -> tuple[Array, Array]:
-    """Return scales and codes, from 0 to 2 nmax - 1, for the weights x * x (Q3_K)."""
-    peak = _with_sign(x)
-    codes = np.clip(_nearest((-_F(nmax) / peak) * x), -nmax, nmax - 1)
-    weights = x * x
-    sums = _sum(weights * x * codes), _sum(weights * codes * codes)
-    cross, square = _moved(x, weights, codes, sums, (-nmax, nmax - 1), strict=False)
-    zero = np.abs(peak[:, 0]) < _TINY
-    scale = np.where(square > 0, cross / square, _F(0))
-    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes + nmax)
-
-
-def _positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
-    """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups."""
-    peak = _largest(x)
-
-    def error(inverse: Array, top: int | None) -> Array:
-        codes = _nearest(inverse * x)
-        codes = codes if top is None else np.minimum(codes, top)
-        rest = x - (_F(1) / inverse) * codes
-        return _sum(weights * rest * rest)
-
-    inverse = _F(nmax) / peak
-    best = error(inverse, None)
-    for step in [*range(-4, 0), *range(1, 5)]:
-        other = (_F(0.1) * _F(step) + _F(nmax)) / peak
-        found = error(other, nmax)
-        better = found < best
-        best = np.where(better, found, best)
-        inverse = np.where(better[:, None], other, inverse)
-    codes = np.minimum(_nearest(inverse * x), nmax)
-    sums = _sum(weights * x * codes), _sum(weights * codes * codes)
-    cross, square = _moved(x, weights, codes, sums, (-(1 << 24), nmax), strict=True)
-    zero = peak[:, 0] < _TINY
-    scale = np.where(square > 0, cross / square, _F(0))
-    return np.where(zero, _F(0), scale), np.where(zero[:, None], 0, codes)
-
-
-class Search(NamedTuple):
-    """The candidates of `_affine`: (first + step * k + nmax) / range for k from 0 to `steps`."""
-
-    first: float
-    step: float
-    steps: int
-    absolute: bool = False
-    """Whether the error is the absolute one, not the squared one."""
-
-
-def _affine(x: Array, nmax: int, weights: Array, search: Search) -> tuple[Array, Array, Array]:
-    """Return scales, minima (their negatives) and codes, from 0 to nmax, of the best weighted fit."""
-    low, high = (end[:, 0] for end in _ends(x))
-    whole, moment = _sum(weights), _sum(weights * x)
-    low = np.where(low > 0, _F(0), low)
-    flat = high <= low
-
-    def error(scale: Array, least: Array, codes: Array) -> Array:
-        rest = scale[:, None] * codes + least[:, None] - x
-        return _sum(weights * (np.abs(rest) if search.absolute else rest * rest))
-
-    inverse = _F(nmax) / (high - low)
-    scale = _F(1) / inverse
-    codes = np.clip(_nearest(inverse[:, None] * (x - low[:, None])), 0, nmax)
-    best = error(scale, low, codes)
-    for k in range(search.steps + 1):
-        inverse = (_F(search.first) + _F(search.step) * _F(k) + _F(nmax)) / (high - low)
-        scaled = inverse[:, None] * (x - low[:, None])
-        other = np.where(scaled > 0, _nearest(np.minimum(scaled, _F(nmax))), _F(0))
-        weighted = weights * other
-        first, second, cross = _sum(weighted), _sum(weighted * other), _sum(weighted * x)
-        determinant = whole * second - first * first
-        new_scale = (whole * cross - moment * first) / determinant
-        new_low = (second * moment - first * cross) / determinant
-        above = new_low > 0
-        new_scale, new_low = np.where(above, cross / second, new_scale), np.where(above, _F(0), new_low)
-        found = error(new_scale, new_low, other)
-        better = (determinant > 0) & (found < best)
-        best = np.where(better, found, best)
-        codes = np.where(better[:, None], other, codes)
-        scale, low = np.where(better, new_scale, scale), np.where(better, new_low, low)
-    return np.where(flat, _F(0), scale), -low, np.where(flat[:, None], 0, codes)
 
 
 # -- types of one scale ------------------------------------------------------------------------------------------------
@@ -255,9 +86,9 @@ def _signed_absmax(nmax: int) -> Callable[[Rows], tuple[Array, list[Array]]]:
 
     def quantize(rows: Rows) -> tuple[Array, list[Array]]:
         if rows.weights is not None:
-            d, codes = _symmetric(rows.x, nmax, _row_weights(rows))
+            d, codes = group_fits.symmetric(rows.x, nmax, _row_weights(rows))
             return codes, _halves(d)
-        d = _with_sign(rows.x) / _F(-nmax)
+        d = signed_peaks(rows.x) / _F(-nmax)
         codes = _whole(np.trunc(rows.x * _inverse(d) + _F(nmax + 0.5)))
         return np.minimum(codes, 2 * nmax - 1), _halves(d)
 
@@ -269,9 +100,9 @@ def _min_max(nmax: int) -> Callable[[Rows], tuple[Array, list[Array]]]:
 
     def quantize(rows: Rows) -> tuple[Array, list[Array]]:
         if rows.weights is not None:
-            d, minima, codes = _affine(rows.x, nmax, _row_weights(rows), Search(-0.9, 0.05, 36))
+            d, minima, codes = group_fits.affine(rows.x, nmax, _row_weights(rows), group_fits.Search(-0.9, 0.05, 36))
             return codes, _halves(d, -minima)
-        low, high = _ends(rows.x)
+        low, high = ends(rows.x)
         d = (high - low) / _F(nmax)
         codes = _whole(np.trunc((rows.x - low) * _inverse(d) + _F(0.5)))
         return np.minimum(codes, nmax), _halves(d, low)
@@ -291,7 +122,7 @@ def _absmax(largest: int, bias: int) -> Callable[[Rows], tuple[Array, list[Array
 
 def _signs(rows: Rows) -> tuple[Array, list[Array]]:
     """Q1_0: the signs, and the mean magnitude. No weights."""
-    return rows.x >= 0, _halves(_sum(np.abs(rows.x)) / _F(rows.x.shape[1]))
+    return rows.x >= 0, _halves(sums(np.abs(rows.x)) / _F(rows.x.shape[1]))
 
 
 _E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
@@ -336,15 +167,15 @@ def _nvfp4(rows: Rows) -> tuple[Array, list[Array]]:
 # -- K types -----------------------------------------------------------------------------------------------------------
 
 
-def _again(x: Array, d: Array, low: Array | None, ends: tuple[int, int], codes: Array) -> Array:
+def _again(x: Array, d: Array, low: Array | None, limits: tuple[int, int], codes: Array) -> Array:
     """Return the codes for the rounded scales, and minima, of groups. Groups of scale 0 keep their codes."""
     shifted = x if low is None else x + low[:, None]
-    found = np.clip(_nearest(shifted / d[:, None]), *ends) - ends[0]
+    found = np.clip(nearest(shifted / d[:, None]), *limits) - limits[0]
     return np.where((d == 0)[:, None], codes, found)
 
 
 def _with_minima(
-    nmax: int, top: int, width: int, search: Search, magnitudes: bool
+    nmax: int, top: int, width: int, search: group_fits.Search, magnitudes: bool
 ) -> Callable[[Rows], tuple[Array, list[Array], Array, Array]]:
     """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`."""
 
@@ -352,24 +183,24 @@ def _with_minima(
         x, weights = rows.groups(width)
         count = rows.x.shape[1] // width
         if weights is None:
-            own = np.abs(x) if magnitudes else np.sqrt(_sum(x * x) / _F(width))[:, None] + np.abs(x)
-            scales, minima, codes = _affine(x, nmax, own, search)
+            own = np.abs(x) if magnitudes else np.sqrt(sums(x * x) / _F(width))[:, None] + np.abs(x)
+            scales, minima, codes = group_fits.affine(x, nmax, own, search)
             scales, minima = scales.reshape(-1, count), minima.reshape(-1, count)
             whole = []
             for numbers in (scales, minima):
                 peak = np.fmax.reduce(numbers, axis=1, keepdims=True, initial=_F(0)) + _F(0)
                 inverse = np.where(peak > 0, _F(top) / peak, _F(0))
-                integers = _nearest(inverse * numbers).astype(np.int32).astype(np.uint8)
+                integers = nearest(inverse * numbers).astype(np.int32).astype(np.uint8)
                 whole.append((peak / _F(top), np.minimum(integers, top)))
             (d, steps), (low, low_steps) = whole
         else:
-            square = _sum(rows.x * rows.x)
+            square = sums(rows.x * rows.x)
             square = square / _F(256) if magnitudes else _F(2) * square / _F(256)
             own = weights * np.sqrt(np.repeat(square, count)[:, None] + x * x)
-            scales, minima, codes = _affine(x, nmax, own, Search(-0.9, 0.05, 36))
-            of_groups = _sum(own).reshape(-1, count)
-            d, steps = _positive(scales.reshape(-1, count), top, of_groups)
-            low, low_steps = _positive(minima.reshape(-1, count), top, of_groups)
+            scales, minima, codes = group_fits.affine(x, nmax, own, group_fits.Search(-0.9, 0.05, 36))
+            of_groups = sums(own).reshape(-1, count)
+            d, steps = group_fits.positive(scales.reshape(-1, count), top, of_groups)
+            low, low_steps = group_fits.positive(minima.reshape(-1, count), top, of_groups)
         halves = _halves(d, low)
         rounded, rounded_low = (_float(half) for half in halves)
         steps, low_steps = steps.astype(np.uint8), low_steps.astype(np.uint8)
@@ -381,9 +212,9 @@ def _with_minima(
     return quantize
 
 
-_Q2 = _with_minima(3, 15, 16, Search(-0.5, 0.1, 15, absolute=True), magnitudes=True)
-_Q4 = _with_minima(15, 63, 32, Search(-1.0, 0.1, 20), magnitudes=False)
-_Q5 = _with_minima(31, 63, 32, Search(-0.5, 0.1, 15), magnitudes=False)
+_Q2 = _with_minima(3, 15, 16, group_fits.Search(-0.5, 0.1, 15, absolute=True), magnitudes=True)
+_Q4 = _with_minima(15, 63, 32, group_fits.Search(-1.0, 0.1, 20), magnitudes=False)
+_Q5 = _with_minima(31, 63, 32, group_fits.Search(-0.5, 0.1, 15), magnitudes=False)
 
 
 def _q2_k(rows: Rows) -> tuple[Array, list[Array]]:
@@ -411,18 +242,18 @@ def _of_q4(
 def _q3_k(rows: Rows) -> tuple[Array, list[Array]]:
     x, weights = rows.groups(16)
     if weights is None:
-        scales, codes = _refined(x, 4)
+        scales, codes = group_fits.refined(x, 4)
         scales = scales.reshape(-1, 16)
-        peak = _with_sign(scales)
+        peak = signed_peaks(scales)
         inverse = np.where(peak != 0, _F(-32) / peak, _F(0))
-        steps = np.clip(_nearest(inverse * scales), -32, 31) + 32
+        steps = np.clip(nearest(inverse * scales), -32, 31) + 32
         steps = np.where(peak != 0, steps, 0)
         d = np.where(peak != 0, _F(1) / inverse, _F(0))
     else:
-        square = np.repeat(_F(2) * _sum(rows.x * rows.x) / _F(256), 16)
+        square = np.repeat(_F(2) * sums(rows.x * rows.x) / _F(256), 16)
         own = weights * np.sqrt(square[:, None] + x * x)
-        scales, codes = _symmetric(x, 4, own)
-        d, steps = _symmetric(scales.reshape(-1, 16), 32, _sum(own).reshape(-1, 16))
+        scales, codes = group_fits.symmetric(x, 4, own)
+        d, steps = group_fits.symmetric(scales.reshape(-1, 16), 32, sums(own).reshape(-1, 16))
     (half,) = _halves(d)
     group_d = (_float(half) * (steps - 32).astype(np.float32)).ravel()
     codes = _again(x, group_d, None, (-4, 3), codes)
@@ -434,12 +265,12 @@ def _q3_k(rows: Rows) -> tuple[Array, list[Array]]:
 
 def _q6_k(rows: Rows) -> tuple[Array, list[Array]]:
     x, weights = rows.groups(16)
-    scales, codes = _symmetric(x, 32, x * x if weights is None else weights)
+    scales, codes = group_fits.symmetric(x, 32, x * x if weights is None else weights)
     scales = scales.reshape(-1, 16)
-    peak = _with_sign(scales)
+    peak = signed_peaks(scales)
     zero = np.abs(peak) < _TINY
     inverse = _F(-128) / peak
-    steps = np.where(zero, _F(0), np.minimum(_nearest(inverse * scales), 127))
+    steps = np.where(zero, _F(0), np.minimum(nearest(inverse * scales), 127))
     (half,) = _halves(np.where(zero, _F(0), _F(1) / inverse))
     codes = _again(x, (_float(half) * steps).ravel(), None, (-32, 31), codes)
     codes = np.where(zero, 0, codes.reshape(rows.x.shape))
@@ -587,7 +418,7 @@ def _numbers(x: Any, argument: str) -> Array:
 def _blocks(part: Array, importance: Array | None, kind: GgufType, quantizer: Quantizer) -> Array:
     """Return the blocks of some rows."""
     per_row = part.shape[1] // kind.size
-    mean = _sum(part * part) / _F(part.shape[1]) if importance is not None else np.zeros(len(part), np.float32)
+    mean = sums(part * part) / _F(part.shape[1]) if importance is not None else np.zeros(len(part), np.float32)
     weights = None if importance is None else np.tile(importance.reshape(per_row, kind.size), (len(part), 1))
     codes, fields = quantizer.of(Rows(part.reshape(-1, kind.size), weights, np.repeat(mean, per_row)))
     if codes is None:
