@@ -11,10 +11,10 @@
 # %% [markdown]
 # # 3. What happens at both ends?
 #
-# A format has a smallest positive number and a largest number. Results below the first become zero. Results beyond the
-# second depend on the [overflow](../docs/glossary.md#overflow) policy. This notebook shows both ends with real data:
-# gradients of a small network that reads digits. The data is part of floatsim; [data](../data/digits/README.md)
-# describes its origin.
+# A format has a smallest positive number and a largest number. Rounded to nearest (ties to even), results of at most
+# half the smallest positive number become zero. Results beyond the largest number depend on the
+# [overflow](../docs/glossary.md#overflow) policy. This notebook shows both ends with real data: gradients of a small
+# network that reads digits. The data is part of floatsim; [data](../data/digits/README.md) describes its origin.
 #
 # It follows [notebook 1](01_bits.ipynb) (numbers) and [notebook 2](02_rounding.ipynb) (rounding).
 
@@ -108,9 +108,9 @@ for x in (1e-4, 1e-5, 1e-6, 1e-7, 3e-8, 2.9e-8):
 
 # %% [markdown]
 # Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only
-# [precision](../docs/glossary.md#precision) is lost there, one bit per power of two. Results become zero only below
-# half the smallest subnormal number. The next picture shows the largest relative error for each power of two. The
-# dashed line is FP16 without subnormal numbers:
+# [precision](../docs/glossary.md#precision) is lost there, one bit per power of two. Results become zero only if they
+# are at most half the smallest subnormal number. The next picture shows the largest relative error for each power of
+# two. The dashed line is FP16 without subnormal numbers:
 
 # %%
 formats = ["bf16", "fp16", "e5m2", "e4m3"]
@@ -175,7 +175,8 @@ for policy in fs.Overflow:
 # In NVIDIA's PTX documentation, the conversions to E4M3 and E5M2 exist only with `.satfinite`, which is the second row.
 # Software differs from version to version. The default of floatsim is the first row.
 #
-# Infinity is easy to notice: operations propagate it, and turn it into NaN, which no later operation removes:
+# Infinity is easy to notice: operations propagate it, and can turn it into NaN. Almost every later operation keeps a
+# NaN. Among the exceptions of IEEE 754 are pow(NaN, 0), which is 1, and maximumNumber(NaN, 2), which is 2:
 
 # %%
 infinity, zero, two = (fs.array([x], "fp16") for x in (np.inf, 0.0, 2.0))
