@@ -107,7 +107,7 @@ print(fs.explain_rounding("0.1", "bf16"))
 
 # %% tags=["picture"]
 ax = plot.bit_strip("0.1")
-_ = ax.set_title("0.1 在五种格式中：符号位、指数位和尾数位，以及存放的值")
+_ = ax.set_title("0.1 在五种格式中：符号位、指数位和尾数位，以及值的前几位数字")
 
 # %%
 FORMATS = [fs.as_format(name) for name in plot.DEFAULT_FORMATS]
