@@ -129,9 +129,10 @@ for fmt in FORMATS:
     print(f"{fmt.name:8} {float(stored)!s:32} {float(stored / Fraction(1, 10) - 1):+.2e}")
 
 # %% [markdown]
-# FP32 is "single precision", the format of most numerical programs. FP16 and BF16 ("brain float") have half as many
-# bits. E4M3 and E5M2 are the two FP8 formats of the Open Compute Project (OCP), made for neural networks. The fields of
-# each (a *normal* number has a significand between 1 and 2; smaller numbers follow below):
+# FP32 is "single precision", the default of PyTorch and of other libraries for neural networks. Python and NumPy
+# compute in "double precision", FP64. FP16 and BF16 ("brain float") have half as many bits as FP32. E4M3 and E5M2 are
+# the two FP8 formats of the Open Compute Project (OCP), made for neural networks. The fields of each (a *normal* number
+# has a significand between 1 and 2; smaller numbers follow below):
 
 # %%
 print("format  bits = sign + exponent + significand   largest number   smallest normal   decimal digits")

@@ -11,10 +11,10 @@
 # %% [markdown]
 # # 3. What happens at both ends?
 #
-# A format has a smallest positive number and a largest number. Results below the first become zero. Results beyond the
-# second depend on the [overflow](../docs/glossary.md#overflow) policy. This notebook shows both ends with real data:
-# gradients of a small network that reads digits. The data is part of floatsim; [data](../data/digits/README.md)
-# describes its origin.
+# A format has a smallest positive number and a largest number. Rounded to nearest ([ties](../docs/glossary.md#ties)
+# to even), results of at most half the smallest positive number become zero. Results beyond the largest number depend
+# on the [overflow](../docs/glossary.md#overflow) policy. This notebook shows both ends with real data: gradients of a
+# small network that reads digits. The data is part of floatsim; [data](../data/digits/README.md) describes its origin.
 #
 # It follows [notebook 1](01_bits.ipynb) (numbers) and [notebook 2](02_rounding.ipynb) (rounding).
 
@@ -108,9 +108,9 @@ for x in (1e-4, 1e-5, 1e-6, 1e-7, 3e-8, 2.9e-8):
 
 # %% [markdown]
 # Some texts say that FP16 loses everything below its smallest *normal* number. The table shows that only
-# [precision](../docs/glossary.md#precision) is lost there, one bit per power of two. Results become zero only below
-# half the smallest subnormal number. The next picture shows the largest relative error for each power of two. The
-# dashed line is FP16 without subnormal numbers:
+# [precision](../docs/glossary.md#precision) is lost there, one bit per power of two. Results become zero only if they
+# are at most half the smallest subnormal number. The next picture shows the largest relative error for each power of
+# two. The dashed line is FP16 without subnormal numbers:
 
 # %%
 formats = ["bf16", "fp16", "e5m2", "e4m3"]
@@ -175,7 +175,8 @@ for policy in fs.Overflow:
 # In NVIDIA's PTX documentation, the conversions to E4M3 and E5M2 exist only with `.satfinite`, which is the second row.
 # Software differs from version to version. The default of floatsim is the first row.
 #
-# Infinity is easy to notice: operations propagate it, and turn it into NaN, which no later operation removes:
+# Infinity is easy to notice: operations propagate it, and can turn it into NaN. Almost every later operation keeps a
+# NaN. Among the exceptions of IEEE 754 are pow(NaN, 0), which is 1, and maximumNumber(NaN, 2), which is 2:
 
 # %%
 infinity, zero, two = (fs.array([x], "fp16") for x in (np.inf, 0.0, 2.0))
@@ -246,12 +247,13 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
         if not finite.all():
             last = exponents[finite][-1]
             ax.plot(last, errors[finite][-1], "X", color=plot.colour(fmt), ms=9)
-            ax.annotate("beyond: NaN", (last, errors[finite][-1]), (10, -2), textcoords="offset points", va="center")
+            ax.annotate("beyond: NaN", (last, errors[finite][-1]), (0, -7), textcoords="offset points", ha="right",
+                        va="top")  # fmt: skip
     ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
 ax.set(xlabel="loss multiplied by $2^k$", ylabel="relative error of\nthe weights' gradient")
-ax.set(xlim=(0, 33), ylim=(1e-4, 1.3))
+ax.set(xlim=(0, 33), ylim=(4e-5, 1.3))
 labels = [1e-4, 1e-3, 0.01, 0.1, 1]
 ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)

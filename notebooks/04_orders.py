@@ -59,10 +59,14 @@ ax = plot.running_sums(ones, accumulations, title="The sum of 4096 ones")
 
 # %% [markdown]
 # Each line has the colour of the format in which it adds; the five BF16 lines have shades from dark to light. Only the
-# plain BF16 sum stops at 256. The other four do not use a wider format. They use another *order* (in pairs, in
-# [blocks](../docs/glossary.md#block)), a second number for the lost part (Kahan's [compensated
-# sum](../docs/glossary.md#compensated-summation)), or [stochastic rounding](../docs/glossary.md#stochastic-rounding),
-# which is correct on average.
+# plain BF16 sum stops at 256. Each of the other four has a repair:
+#
+# - The tree (`pairwise`) adds in another *order*, and `blocked` does so too: it adds
+#   [blocks](../docs/glossary.md#block) of 64 in BF16, and the sums of the blocks in FP32.
+# - Kahan's [compensated sum](../docs/glossary.md#compensated-summation) has a second number for the lost part.
+# - [Stochastic rounding](../docs/glossary.md#stochastic-rounding) is correct on average.
+#
+# The tree, Kahan's sum and stochastic rounding do not use a wider format than BF16.
 #
 # `fs.record` counts the absorbed [terms](../docs/glossary.md#term), and reports the first k at which a term was
 # absorbed:
@@ -355,6 +359,8 @@ plot.explore(
 # - A sum has no bits of its own: the order and the accumulator decide them.
 # - A sum in order stops when the next term is below half of the last bit. Trees, blocks and compensation go on.
 # - Two correct kernels agree in most bits, not in all. Compare a kernel with its own order, or with an error bound.
+#
+# Next: [5. What does a Tensor Core really add up?](05_tensor_cores.ipynb)
 
 # %% [markdown]
 # ## Exercises

@@ -413,6 +413,8 @@ if not on_hopper:
 fs.tensorcore.describe("hopper")
 
 # %% [markdown]
+# Next: [6. A kernel differs in one percent of its results: where is the bug?](06_cross_check.ipynb)
+#
 # ## Exercises
 #
 # **Exercise 1.** Where does a long sum of ones stop in FP8 on Hopper, 32 at a time? And with a promotion every 128?

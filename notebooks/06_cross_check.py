@@ -202,6 +202,8 @@ Markdown("\n".join(["| test | caught | missed |", "| --- | --- | --- |", *rows])
 # A tolerance is right where the order of the sums is unknown. Where it is known, equal bits are the stronger test, and
 # they need no tuning.
 #
+# Next: [7. Which layer of my PyTorch model fails in FP8?](07_pytorch.ipynb)
+#
 # ## Exercises
 #
 # **Exercise 1.** What does `fs.identify` say of NumPy's own matrix product in float16?

@@ -175,9 +175,11 @@ rows.append(("FP32, 1", f"{zero_gradients('fp32'):.0%}"))
 table(("loss scale", "gradients that are zero"), rows)
 
 # %% [markdown]
-# The zeros that remain in FP32 belong to pixels and units that are zero for all images. `run.scaler` is PyTorch's own
-# `GradScaler` with the loss scale of the policy. Optimizers run inside the `with` statement, too, and their lines are
-# emulated.
+# FP32 has zeros, too. The gradient of a weight is exactly zero if in each of the 64 images its input or its unit is
+# zero. `run.scaler` is PyTorch's own `GradScaler` with the loss scale of the policy. Optimizers run inside the `with`
+# statement, too, and their lines are emulated.
+#
+# Next: [8. Which steps need FP32, and how many bits do weights need?](08_low_precision.ipynb)
 #
 # ## Exercises
 #

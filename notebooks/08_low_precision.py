@@ -152,7 +152,7 @@ for name, (scheme, block) in schemes.items():
     found[name] = q.nbits / values.size, error(q.values, values)
 figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
 bits = np.array([2, 8.6])
-ax.semilogy(bits, 1.4 * 2**-bits, color="0.7", lw=1)  # half the error for each bit
+ax.semilogy(bits, 0.5 * 2**-bits, color="0.7", lw=1)  # half the error for each bit
 offsets = {
     "INT4, rows": (-58, -2), "INT4, 128": (-54, -4), "MXFP4": (-2, 9), "NF4, nested scales": (-100, -6),
     "NVFP4": (6, 5), "NF4": (-6, -15), "INT8, rows": (-60, -4),
@@ -201,6 +201,8 @@ table(("scheme", "rule", "error", "saturated", "flushed to zero"), rows)
 # elements, the larger scales of "ceil" [flush](../docs/glossary.md#flush-to-zero) many numbers to zero, and "even" has
 # the lowest error. NVFP4 has blocks of 16 and scales in E4M3, which are not only powers of two. So its error is lower
 # than that of MXFP4.
+#
+# Next: [9. Can a laptop have the bits of an H200?](09_twin.ipynb)
 #
 # ## Exercises
 #

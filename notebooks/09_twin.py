@@ -193,6 +193,8 @@ for (name, differs), colour in zip(maps.items(), ("C0", "C1"), strict=True):
 # it another order? Which step parted first? `floatsim twin record` writes a recording of your own run on a GPU, and
 # `floatsim twin check` names the first module and step whose bits differ, with the likeliest cause.
 #
+# Next: [10. Why does training in 16 bits stop, and what repairs it?](10_training.ipynb)
+#
 # ## Exercises
 #
 # **Exercise 1.** Split the sum of the *first* layer (module "0", 64 products) in two parts. When do the runs part?

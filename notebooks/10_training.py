@@ -21,8 +21,8 @@
 # 5. [The list of autocast](#The-list-of-autocast)
 #
 # The network has one hidden layer of 64 units. It reads the 8 x 8 images of handwritten digits that are part of
-# floatsim. Every rounding is exact, so the numbers are the same on every machine. No GPU and no PyTorch is needed. The
-# page [Training](../docs/training.md) has the details.
+# floatsim. Every rounding is emulated exactly, so the numbers are the same on every machine. No GPU and no PyTorch is
+# needed. The page [Training](../docs/training.md) has the details.
 
 # %%
 try:
@@ -55,9 +55,9 @@ def table(head, rows):
 
 # %%
 small = {"loss_factor": 1e-6, "lr": 2e5, "batch": 64, "epochs": 6}
-runs = [training.train(name, **small) for name in ("fp16+masters", "fp16+masters+scaling", "bf16+masters")]
+runs = [training.train(name, **small) for name in ("fp16+masters", "fp16+masters+scaling", "bf16+masters", "fp32")]
 table(
-    ("policy", "accuracy on new images", "gradients that are zero"),
+    ("policy", "accuracy on new images", "gradients of the last batch that are zero"),
     [(run.policy, f"{run.accuracy:.3f}", f"{run.epochs[-1].zeros:.0%}") for run in runs],
 )
 
@@ -65,13 +65,14 @@ table(
 _ = plot.training_accuracies(runs[:2], title="One factor decides: FP16 without and with loss scaling")
 
 # %% jupyter={"source_hidden": true}
-half = fs.FP16.smallest_subnormal / 2
+half, images = fs.FP16.smallest_subnormal / 2, len(training.digits_data().y) % small["batch"]
 Markdown(
-    f"FP16 has no number below **{fs.FP16.smallest_subnormal:.1e}**, and rounds everything up to {half:.1e} to zero. "
+    f"FP16 has no positive number below **{fs.FP16.smallest_subnormal:.1e}**, and rounds numbers up to {half:.1e} to "
+    "zero. "
     f"Without scaling, **{runs[0].epochs[-1].zeros:.0%}** of the gradients are zero, and the accuracy of "
     f"{runs[0].accuracy:.3f} is that of guessing. BF16 has the exponents of FP32, and needs no scaling. "
-    "(The zeros that "
-    "remain belong to pixels and units that are zero for all images.)"
+    f"FP32 has **{runs[3].epochs[-1].zeros:.0%}** zeros, too. The last batch has {images} images. The gradient of a "
+    "weight is exactly zero if in each of them its pixel or its unit is zero."
 )
 
 # %% [markdown]
@@ -105,29 +106,31 @@ Markdown(
     f"2^{np.log2(run.scales[29]):.0f}. Later it doubles until a gradient overflows again. The run reaches "
     "an accuracy of "
     f"**{run.accuracy:.3f}** in 8 epochs, with {len(skipped)} of {len(run.scales)} steps skipped. The "
-    "weights do not see "
-    "the scale: a power of two adds no rounding error."
+    "gradients are divided by the scale before the update. "
+    "A power of two as a factor adds no rounding error, as long as nothing overflows or underflows."
 )
 
 # %% [markdown]
 # ## Updates that are absorbed: master weights
 #
-# The next run has no factor, and BF16, whose range is large enough. The learning rate is small. In BF16 a weight of 1
-# has its next neighbour at a distance of 2^-7. An update of less than half of that is
+# The next runs have no factor. They use BF16, whose range is large enough. The learning rate is small. In BF16, the
+# neighbours of 1 are 1 + 2^-7 and 1 - 2^-8. An update of less than half the distance to the neighbour is
 # [absorbed](../docs/glossary.md#absorption): the weight plus the update is rounded to the weight.
 
 # %%
 names = ("bf16+masters", "bf16+stochastic", "bf16")
 slow = [training.train(name, lr=0.004, batch=64, epochs=10) for name in names]
-_ = plot.training_accuracies(slow, title="Weights in BF16 do not move; masters or stochastic rounding repair it")
+title = "BF16 weights absorb most updates; master weights or stochastic rounding repair it"
+_ = plot.training_accuracies(slow, title=title)
 
 # %%
 monitor = training.Monitor(["fp32"], every=20)
 training.train("bf16", lr=0.004, batch=64, epochs=1, monitor=monitor)
 last = monitor.updates["layer0.weight"][-1]
 Markdown(
-    f"In BF16, **{last.absorbed:.0%}** of the updates of the first layer are absorbed. Master weights in FP32 have 16 "
-    "bits more. Stochastic rounding needs no second copy: an update of a tenth of the gap moves the "
+    f"In step {last.step}, **{last.absorbed:.0%}** of the updates of the first layer's weights are absorbed in BF16. "
+    "Master weights in FP32 have 16 bits more. Stochastic rounding needs no second copy: "
+    "an update of a tenth of the gap moves the "
     "weight by a whole gap "
     "with a probability of one tenth, so the mean is right."
 )
@@ -159,11 +162,11 @@ table(("first step of Adam for a gradient of", *(f"{g:g}" for g in gradients)), 
 
 # %% jupyter={"source_hidden": true}
 Markdown(
-    f"v starts with a thousandth of the square. For a gradient of 1e-3 this is 1e-9, and the smallest "
-    "number of FP16 is "
+    f"After the first step, v is a thousandth of the squared gradient. For a gradient of 1e-3 this is 1e-9, and "
+    "the smallest positive number of FP16 is "
     f"{fs.FP16.smallest_subnormal:.1e}: v is zero, and so is eps = 1e-8. The quotient is infinite, and "
     "after one step the "
-    "weight is. A larger eps keeps the step finite, but ten times too large for one gradient and ten "
+    "weight is infinite, too. A larger eps keeps the step finite, but ten times too large for one gradient and ten "
     "times too small for "
     "another. Lines and moments in FP32 are the repair."
 )
@@ -239,8 +242,12 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 #   [stochastic](../docs/glossary.md#stochastic-rounding) rounding. A factor does not help.
 # - Adam's moments need FP32. In FP16 the square and eps become zero, in BF16 the mean stalls.
 # - A list of operations in FP32 protects functions and sums that [overflow](../docs/glossary.md#overflow).
+# - In PyTorch, keep the parameters and the state of the optimizer in FP32, and compute the forward pass under
+#   `torch.autocast`. With `dtype=torch.float16`, scale the loss with `torch.amp.GradScaler`, too. With
+#   `dtype=torch.bfloat16`, this is not needed. After `model.bfloat16()`, small updates are absorbed, unless the
+#   optimizer has [master weights](../docs/glossary.md#master-weights) or stochastic rounding.
 #
-# Next: [11. Where does attention overflow, and what does the shift repair?](11_attention.ipynb)
+# Next: [11. Where does attention overflow, and where does its output vanish?](11_attention.ipynb)
 
 # %% [markdown]
 # ## Exercises
@@ -251,9 +258,8 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 # multiplied so that a gradient of 10^-9 becomes a [normal number](../docs/glossary.md#normal-number) of FP16? Give the
 # exponent.
 #
-# **Exercise 2.** A weight of BF16 is 1. What is the largest update (a positive number) that leaves it at 1? Count how
-# many updates of 0.001 in a row move a weight from 1, if each is rounded to BF16 to nearest, in 1000 steps. Give the
-# weight at the end.
+# **Exercise 2.** A weight of BF16 is 1. What is the largest positive update that leaves it at 1? Then add 0.001 to the
+# weight 1000 times, and round the weight to the nearest number of BF16 after each addition. Give the weight at the end.
 #
 # **Exercise 3.** `training.replay` runs a scaler on a list of overflows. What is the scale of
 # `training.DeepSpeedLossScaler()` after three overflows in a row, and that of `training.GradScaler()`? Give both as a

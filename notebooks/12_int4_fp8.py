@@ -59,8 +59,8 @@ def error(result, exact):
 # %%
 weights_in = {
     "FP32": training.Policy("fp32", accumulate="fp32"),
-    "INT4, weights stored so": training.Policy("fp32", accumulate="fp32", weights="int4"),
-    "INT4, stored so, rounded stochastically": training.Policy(
+    "INT4 stored, rounded to nearest": training.Policy("fp32", accumulate="fp32", weights="int4"),
+    "INT4 stored, rounded stochastically": training.Policy(
         "fp32", accumulate="fp32", weights="int4", weight_rounding="stochastic", seed=1
     ),
     "INT4 in each step, FP32 stored": training.Policy("fp32", accumulate="fp32", weights="fp32", weights_at_use="int4"),
@@ -84,12 +84,15 @@ for row, accuracy in enumerate(shown.values()):
 ax.invert_yaxis()
 ax.set(xlim=(0, 1.12), xlabel="accuracy on new images")
 ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %" if share <= 1 else "")
-ax.set_title("INT4 weights: fine after training, useless while training", loc="left", fontweight="bold", wrap=True)
+title = "INT4 weights: fine after training. Training needs an FP32 copy or stochastic rounding"
+ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# Weights that are *stored* in INT4 learn nothing. Weights that are rounded to INT4 in each step, beside a copy in FP32,
-# are as good as FP32. So the format of the products is not the problem. The problem is what a step adds to.
+# Weights that are *stored* in INT4, rounded to nearest, learn almost nothing. With [stochastic
+# rounding](../docs/glossary.md#stochastic-rounding) they learn. Weights that are rounded to INT4 in each step, beside a
+# copy in FP32, are as good as FP32. So the format of the products is not the problem. The problem is the number to
+# which a step adds its update.
 #
 # ## The update is smaller than the gap
 #
@@ -98,7 +101,7 @@ ax.spines[["top", "right"]].set_visible(False)
 
 # %%
 rows = []
-for name in ("INT4, weights stored so", "INT4, stored so, rounded stochastically"):
+for name in ("INT4 stored, rounded to nearest", "INT4 stored, rounded stochastically"):
     trainer = training.Trainer(weights_in[name])
     changed, ratios = [], []
     codes = np.rint(7 * trainer.weights["layer0.weight"].values / np.abs(trainer.weights["layer0.weight"].values).max())
@@ -116,9 +119,8 @@ table(("policy", "median update, as a share of the gap", "weights that a step ch
 
 # %% [markdown]
 # Rounded to nearest, an update below half the gap is [absorbed](../docs/glossary.md#absorption), and nearly all are.
-# [Stochastic rounding](../docs/glossary.md#stochastic-rounding) moves a weight by a whole gap with the right
-# probability, so the mean is right. It trains, at the cost of noise. Inference has no updates: it rounds once, and the
-# errors of many weights average out.
+# Stochastic rounding moves a weight by a whole gap with the right probability, so the mean is right. It trains, at the
+# cost of noise. Inference has no updates: it rounds once, and the errors of many weights average out.
 #
 # ## Gradients have no room in a row of integers
 #

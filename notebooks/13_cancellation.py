@@ -97,7 +97,7 @@ for fmt in ("bf16", "fp16", "fp32"):
 ax.set(xlabel="b", ylabel="relative error of the small root", ylim=(1e-9, 3))
 ax.set_xticks([2, 4, 8, 16, 32, 64, 128, 256], ["2", "4", "8", "16", "32", "64", "128", "256"])
 ax.set_xticks([], minor=True)
-title = "The quadratic formula loses every digit. The other formula loses none"
+title = "The textbook formula loses all digits, the other formula none"
 ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 ax.legend(frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))
 ax.grid(alpha=0.25)

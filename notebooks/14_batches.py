@@ -129,7 +129,8 @@ differs = next(step for step, pair in enumerate(zip(*spoken.values(), strict=Tru
 figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 ax.semilogy(range(1, 41), apart, color=plot.colour("fp16"), lw=2.5)
 ax.axvline(differs, color="0.5", ls="--")
-ax.annotate(f"first other word: {differs}", (differs, 1e-6), (6, 0), textcoords="offset points")
+words = f"word {differs} is the first that differs"
+ax.annotate(words, (differs, 1e-6), (-6, 0), textcoords="offset points", ha="right")
 ax.set(xlabel="word", ylabel="distance of the states", xlim=(1, 40))
 ax.set_title("Two batch sizes, one question: the answers part", loc="left", fontweight="bold")
 ax.grid(alpha=0.25)
@@ -206,7 +207,7 @@ Markdown(
     f"After the first step, **{shares[0]:.0%}** of the weights of the first layer have other bits, after "
     f"{len(shares)} steps "
     f"**{shares[-1]:.0%}**. The largest difference grows from {distances[0]:.0e} to {distances[-1]:.0e}. Both runs are "
-    "equally right. They are two runs, and not one."
+    "equally correct. They are two runs, and not one."
 )
 
 # %% [markdown]
@@ -215,6 +216,8 @@ Markdown(
 # - A row does not depend on its neighbours, but its order of addition can depend on their number.
 # - Equal bits need one order for all sizes: a fixed kernel, a fixed number of ranks, a fixed split of the batch.
 # - A narrow wire adds an error that grows with the number of ranks. Partial sums in FP32 remove most of it.
+#
+# Next: [15. Why does temperature 0 answer differently?](15_temperature_zero.ipynb)
 #
 # ## Exercises
 #

@@ -330,6 +330,18 @@ def test_the_code_of_a_notebook_is_the_english_code_with_translated_texts(path):
     assert sum(translate.is_language(cell) for cell in mine.cells) == 1
 
 
+@each_notebook
+def test_leads_to_the_next_notebook(path):
+    """With the title of the table in README.md, and to the Chinese notebook if there is one."""
+    sources = sorted(original(path).parent.glob("[0-9][0-9]_*.py"))
+    following = sources[sources.index(original(path)) + 1]
+    number, question = re.search(r"^# # (\d+\. )(.*)$", following.read_text("utf-8"), re.MULTILINE).groups()
+    title = number + dict(rows("cells.tsv"))[question]
+    chinese = path.parent / following.name in NOTEBOOKS
+    link = f"[{title}]({following.stem}.ipynb)" if chinese else f"[{title}](../{following.stem}.ipynb)（英文）"
+    assert re.findall("^# 下一个：(.*)$", path.read_text("utf-8"), re.MULTILINE) == [link]
+
+
 def skeleton(code: str) -> tuple[str, Counter[str]]:
     """Code with one placeholder for each text that is shown, and the expressions in these texts."""
     tree, inner = ast.parse(code), Counter[str]()

@@ -125,6 +125,18 @@ def test_is_in_the_index_with_its_question(path):
     )
 
 
+def title(path):
+    """The number and the question of a notebook."""
+    return jupytext.read(path).cells[0].source.split("\n")[0].removeprefix("# ")
+
+
+@each
+def test_leads_to_the_next_notebook(path):
+    text = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "markdown")
+    following = SOURCES[SOURCES.index(path) + 1 :][:1]
+    assert re.findall(r"^Next: (.*)$", text, re.MULTILINE) == [f"[{title(n)}]({n.stem}.ipynb)" for n in following]
+
+
 @each_of_both
 def test_links_lead_somewhere(path):
     text = "\n".join(cell.source for cell in jupytext.read(path).cells if cell.cell_type == "markdown")

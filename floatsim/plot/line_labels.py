@@ -19,8 +19,8 @@ __all__ = ["DASHES", "format_in_name", "format_of", "label_ends", "line_colours"
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 1.5, 1.2, 1.5, 1.2, 1.5)))
 """Line styles, in the order in which lines of one format take them."""
 
-_SHADES = {False: (("#000000", 0.6), ("#ffffff", 0.5)), True: (("#000000", 0.3), ("#ffffff", 0.85))}
-"""The dark and the light end of a format's shades, and the share of each; keyed by whether the background is dark."""
+_SHADES = {False: (-0.6, 0.5), True: (-0.3, 0.85)}
+"""The ends of a format's shades, by whether the background is dark: the share of black, negative, and of white."""
 
 
 _LINE = 1.35  # the distance of labels, in font sizes
@@ -60,9 +60,9 @@ def line_colours(formats: Sequence[FloatFormat | None], colours: Palette) -> lis
         tint, nth = colours.ink if fmt is None else colours.format(fmt), seen[fmt]
         seen[fmt] += 1
         span = min(1.0, (counts[fmt] + 1) / 6)  # two or three shades are less extreme than five
-        place = span * (2 * nth / (counts[fmt] - 1) - 1) if counts[fmt] > 1 else 0.0  # from dark, -1, to light, 1
-        end, share = _SHADES[colours.dark][place > 0]
-        found.append((mixed(tint, end, abs(place) * share), nth))
+        dark, light = _SHADES[colours.dark]
+        share = span * (dark + (light - dark) * nth / (counts[fmt] - 1)) if counts[fmt] > 1 else 0.0
+        found.append((mixed(tint, "#000000" if share < 0 else "#ffffff", abs(share)), nth))
     return found
 
 

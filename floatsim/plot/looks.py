@@ -53,7 +53,7 @@ def styled(*styles: str) -> Iterator[None]:
     Notes
     -----
     Sizes are those of functions that draw one picture. They do not change Axes passed as `ax=`, and figures of several
-    Axes (`survey_figure`, `training_figure`, `monitor_figure`), which have the size of a slide.
+    Axes (`survey_figure`, `training_figure`, `monitor_figure`), which keep their own size.
 
     Examples
     --------

@@ -107,7 +107,7 @@ print(fs.explain_rounding("0.1", "bf16"))
 
 # %% tags=["picture"]
 ax = plot.bit_strip("0.1")
-_ = ax.set_title("0.1 在五种格式中：符号位、指数位和尾数位，以及存放的值")
+_ = ax.set_title("0.1 在五种格式中：符号位、指数位和尾数位，以及值的前几位数字")
 
 # %%
 FORMATS = [fs.as_format(name) for name in plot.DEFAULT_FORMATS]
@@ -117,7 +117,7 @@ for fmt in FORMATS:
     print(f"{fmt.name:8} {float(stored)!s:32} {float(stored / Fraction(1, 10) - 1):+.2e}")
 
 # %% [markdown]
-# FP32 是“单精度”，是多数数值计算程序使用的格式。FP16 和 BF16（“brain float”）的位数只有它的一半。E4M3 和 E5M2 是开放计算项目（OCP）为神经网络制定的两种 FP8 格式。各格式的字段如下（*正规数*的尾数在 1 到 2 之间，更小的数后面再讲）：
+# FP32 是“单精度”，是 PyTorch 和其他神经网络库的默认格式。Python 和 NumPy 用“双精度”FP64 计算。FP16 和 BF16（“brain float”）的位数是 FP32 的一半。E4M3 和 E5M2 是开放计算项目（OCP）为神经网络制定的两种 FP8 格式。各格式的字段如下（*正规数*的尾数在 1 到 2 之间，更小的数后面再讲）：
 
 # %%
 print("格式    位数 = 符号 +     指数 +        尾数           最大数        最小正规数       十进制位数")
@@ -225,7 +225,7 @@ print("FP64 中从 0.1 + 0.2 到 0.3 的步数：", fs.ulp_distance(total, fs.ar
 #
 # 把答案写进下面的单元格并运行。它把答案与摘要比较，从摘要看不出答案。
 #
-# - 练习 1：FP16 的数，写成文本的列表，如 `["0.5", "0.2"]`，次序与题目相同。
+# - 练习 1：FP16 的数，写成文本的列表，如 `["0.5", "0.2"]`，顺序与题目相同。
 # - 练习 2：五个整数的列表。
 # - 练习 3：三个个数的列表。
 

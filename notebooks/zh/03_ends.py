@@ -11,7 +11,7 @@
 # %% [markdown]
 # # 3. 在格式的两端会发生什么？
 #
-# 格式有一个最小的正数和一个最大的数。结果小于前者会变成零，超出后者则取决于[上溢](../../docs/zh/glossary.md#overflow)策略。本 notebook 用真实数据展示两端的情形：一个识别手写数字的小网络的梯度。数据包含在 floatsim 中，来源见 [data](../../data/digits/README.md)。
+# 格式有一个最小的正数和一个最大的数。就近舍入、[中点](../../docs/zh/glossary.md#ties)取偶时，结果不超过最小正数的一半就变成零。结果超出最大数时，则取决于[上溢](../../docs/zh/glossary.md#overflow)策略。本 notebook 用真实数据展示两端的情形：一个识别手写数字的小网络的梯度。数据包含在 floatsim 中，来源见 [data](../../data/digits/README.md)。
 #
 # 建议先读 [notebook 1](01_bits.ipynb)（数）和 [notebook 2](../02_rounding.ipynb)（舍入）。
 
@@ -145,7 +145,7 @@ for policy in fs.Overflow:
 # %% [markdown]
 # 按照 NVIDIA 的 PTX 文档，转换到 E4M3 和 E5M2 的指令只有带 `.satfinite` 的形式，即第二行。软件的做法因版本而异。floatsim 默认采用第一行。
 #
-# 无穷容易察觉：它在运算中传播，并会变成 NaN，而 NaN 在此后的任何运算中都不会消失：
+# 无穷容易察觉：它在运算中传播，也可能变成 NaN。此后的运算几乎都保留 NaN。IEEE 754 中的例外有 pow(NaN, 0)，结果是 1，以及 maximumNumber(NaN, 2)，结果是 2：
 
 # %%
 infinity, zero, two = (fs.array([x], "fp16") for x in (np.inf, 0.0, 2.0))
@@ -207,12 +207,13 @@ for fmt, named_at in [("e4m3", 9), ("e5m2", 2), ("fp16", 1)]:
         if not finite.all():
             last = exponents[finite][-1]
             ax.plot(last, errors[finite][-1], "X", color=plot.colour(fmt), ms=9)
-            ax.annotate("再大：NaN", (last, errors[finite][-1]), (10, -2), textcoords="offset points", va="center")
+            ax.annotate("再大：NaN", (last, errors[finite][-1]), (0, -7), textcoords="offset points", ha="right",
+                        va="top")  # fmt: skip
     ax.annotate(fmt.upper(), (named_at, error(named_at, fmt, "infinity")), (6, 6), textcoords="offset points",
                 color=plot.colour(fmt), fontweight="bold")  # fmt: skip
 ax.set_yscale("log")
 ax.set(xlabel="损失乘以 2ᵏ", ylabel="权重梯度的相对误差")
-ax.set(xlim=(0, 33), ylim=(1e-4, 1.3))
+ax.set(xlim=(0, 33), ylim=(4e-5, 1.3))
 labels = [1e-4, 1e-3, 0.01, 0.1, 1]
 ax.set_yticks(labels, [f"{100 * label:g} %" for label in labels])
 ax.set_yticks([], minor=True)

@@ -51,9 +51,9 @@ _ = plot.use_language("zh")  # 图中的文字用中文
 
 # %%
 small = {"loss_factor": 1e-6, "lr": 2e5, "batch": 64, "epochs": 6}
-runs = [training.train(name, **small) for name in ("fp16+masters", "fp16+masters+scaling", "bf16+masters")]
+runs = [training.train(name, **small) for name in ("fp16+masters", "fp16+masters+scaling", "bf16+masters", "fp32")]
 table(
-    ("策略", "新图像的准确率", "为零的梯度"),
+    ("策略", "新图像的准确率", "最后一批中为零的梯度"),
     [(run.policy, f"{run.accuracy:.3f}", f"{run.epochs[-1].zeros:.0%}") for run in runs],
 )
 
@@ -61,13 +61,14 @@ table(
 _ = plot.training_accuracies(runs[:2], title="成败取决于一个因子：FP16，没有与有损失缩放")
 
 # %% jupyter={"source_hidden": true}
-half = fs.FP16.smallest_subnormal / 2
+half, images = fs.FP16.smallest_subnormal / 2, len(training.digits_data().y) % small["batch"]
 Markdown(
-    f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.1e}** 的正数，不超过 {half:.1e} 的值都舍入为零。"
+    f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.1e}** 的正数，不超过 {half:.1e} 的值都舍入为"
+    "零。"
     f"不缩放时，**{runs[0].epochs[-1].zeros:.0%}** 的梯度是零，准确率 "
     f"{runs[0].accuracy:.3f} 与随机猜测无异。BF16 的指数与 FP32 相同，不需要缩放。"
-    "（剩下的零"
-    "属于在所有图像中都为零的像素和单元。）"
+    f"FP32 也有 **{runs[3].epochs[-1].zeros:.0%}** 的零。最后一批有 {images} 幅图像。如果在每一幅中，"
+    "权重所连的像素与单元至少有一个为零，它的梯度就恰好是零。"
 )
 
 # %% [markdown]
@@ -98,27 +99,29 @@ Markdown(
     f"2^{np.log2(run.scales[29]):.0f}。之后它不断加倍，直到又有梯度上溢。8 轮之后，"
     "准确率达到 "
     f"**{run.accuracy:.3f}**，跳过的步有 {len(skipped)} 个，总共 {len(run.scales)} 步。"
-    "权重不受"
-    "缩放因子的影响：乘以 2 的幂不产生舍入误差。"
+    "更新之前，梯度要除以缩放因子。"
+    "只要没有上溢和下溢，乘以 2 的幂就不产生舍入误差。"
 )
 
 # %% [markdown]
 # ## 被吞没的更新量：主权重
 #
-# 下一组训练没有乘因子，并使用 BF16，它的范围足够大。学习率很小。在 BF16 中，权重 1 与下一个数相差 2^-7，不到其一半的更新量会被[吞没](../../docs/zh/glossary.md#absorption)：权重加上更新量，舍入后还是原来的权重。
+# 下一组训练没有乘因子，并使用 BF16，它的范围足够大。学习率很小。在 BF16 中，1 的相邻数是 1 + 2^-7 和 1 - 2^-8。更新量不到与相邻数之差的一半，就会被[吞没](../../docs/zh/glossary.md#absorption)：权重加上更新量，舍入后还是原来的权重。
 
 # %%
 names = ("bf16+masters", "bf16+stochastic", "bf16")
 slow = [training.train(name, lr=0.004, batch=64, epochs=10) for name in names]
-_ = plot.training_accuracies(slow, title="BF16 权重停滞不动；用主权重或随机舍入修复")
+title = "BF16 权重吞没大部分更新量；用主权重或随机舍入修复"
+_ = plot.training_accuracies(slow, title=title)
 
 # %%
 monitor = training.Monitor(["fp32"], every=20)
 training.train("bf16", lr=0.004, batch=64, epochs=1, monitor=monitor)
 last = monitor.updates["layer0.weight"][-1]
 Markdown(
-    f"在 BF16 中，第一层的更新量有 **{last.absorbed:.0%}** 被吞没。FP32 的主权重多 16 "
-    "位。随机舍入不需要另存一份：更新量是间距的十分之一时，"
+    f"在第 {last.step} 步，第一层权重的更新量有 **{last.absorbed:.0%}** 在 BF16 中被吞没。"
+    "FP32 的主权重多 16 位。随机舍入不需要另存一份："
+    "更新量是间距的十分之一时，"
     "权重移动一整个间距的"
     "概率是十分之一，所以平均值正确。"
 )
@@ -147,7 +150,7 @@ table(("Adam 第一步的大小，梯度为", *(f"{g:g}" for g in gradients)), r
 
 # %% jupyter={"source_hidden": true}
 Markdown(
-    f"v 的初值是梯度平方的千分之一。梯度为 1e-3 时，它等于 1e-9，而"
+    f"第一步之后，v 是梯度平方的千分之一。梯度为 1e-3 时，它等于 1e-9，而"
     " FP16 的最小正数是 "
     f"{fs.FP16.smallest_subnormal:.1e}：v 为零，eps = 1e-8 也为零，商是无穷，"
     "一步之后"
@@ -221,6 +224,7 @@ table(("运算", "例子", "用 FP16", "精确值", "autocast 采用"), rows)
 # - 被吞没的更新量，要给存放的权重增加位数，或者采用[随机舍入](../../docs/zh/glossary.md#stochastic-rounding)。乘因子不起作用。
 # - Adam 的矩需要 FP32。在 FP16 中平方和 eps 变成零，在 BF16 中滑动平均停滞。
 # - 用 FP32 计算的运算名单，保护会[上溢](../../docs/zh/glossary.md#overflow)的函数和求和。
+# - 在 PyTorch 中，参数和优化器的状态保持 FP32，前向计算放在 `torch.autocast` 之内。`dtype=torch.float16` 时，还要用 `torch.amp.GradScaler` 缩放损失；`dtype=torch.bfloat16` 时不需要。调用 `model.bfloat16()` 之后，小的更新量会被吞没，除非优化器带有[主权重](../../docs/zh/glossary.md#master-weights)或采用随机舍入。
 #
 # 下一个：[11. 注意力在哪里上溢？它的输出在哪里变成零？](../11_attention.ipynb)（英文）
 
@@ -231,7 +235,7 @@ table(("运算", "例子", "用 FP16", "精确值", "autocast 采用"), rows)
 #
 # **练习 1.** FP16 舍入为零的最大梯度是多少？要使 10^-9 的梯度成为 FP16 的[正规数](../../docs/zh/glossary.md#normal-number)，损失至少要乘以 2 的多少次幂？写出这个指数。
 #
-# **练习 2.** BF16 的一个权重等于 1。使它仍为 1 的最大更新量（正数）是多少？把 0.001 连续加到权重 1 上 1000 次，每次都就近舍入到 BF16，权重会怎样变化？写出最后的权重。
+# **练习 2.** BF16 的一个权重等于 1。使它仍为 1 的最大正更新量是多少？再把 0.001 加到这个权重上，共加 1000 次，每次相加之后都把权重就近舍入到 BF16。写出最后的权重。
 #
 # **练习 3.** `training.replay` 让缩放器依次处理一列上溢。连续三次上溢之后，`training.DeepSpeedLossScaler()` 的缩放因子是多少？`training.GradScaler()` 呢？把两者写成 2 的指数的列表。
 
