@@ -46,7 +46,7 @@ def _pytest(*arguments: str) -> list[str]:
 LIBRARIES = "test_torch or test_jax or test_interop or with_libraries"
 COMMANDS = {
     "demo": Command(
-        "the main job: survey real matrices in every format, write one picture", "", [["-m", "floatsim", "survey"]]
+        "the main job: survey real matrices in five formats, write one picture", "", [["-m", "floatsim", "survey"]]
     ),
     "test": Command("the quick tests", "test", [_pytest("-n", "2", "--dist", "loadfile", "-m", "not full")]),
     "test-full": Command("all tests", "test", [_pytest("-n", "2")]),

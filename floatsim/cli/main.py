@@ -380,7 +380,7 @@ def survey(
     config: Configuration = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Multiply real matrices in every format and accumulator. Print the events and errors, and draw them."""
+    """Multiply real matrices in several formats and accumulators. Print the events and errors, and draw them."""
     alone = files is not None and len(files) == 1 and not (multiply or formats or accumulate)
     if files and any(is_checkpoint(file, alone=alone) for file in files):
         if len(files) > 1 or multiply:

@@ -1,4 +1,4 @@
-"""Survey matrix products: multiply real matrices in every format and accumulator, and count the events and errors."""
+"""Survey matrix products: multiply real matrices in several formats and accumulators, count the events and errors."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def survey(
     title: str | None = None,
     progress: Progress | None = None,
 ) -> SurveyReport:
-    """Multiply matrices in every format and accumulator, and count the events and errors.
+    """Multiply matrices in several formats and accumulators, and count the events and errors.
 
     Each input is rounded to each format, and the products are computed with each accumulator. The current `fs.context`
     sets the rounding options.
