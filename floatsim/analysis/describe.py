@@ -224,7 +224,7 @@ def _cells(row: Instruction) -> tuple[str, ...]:
     bits = fused.fraction_bits if fused else getattr(model, "fraction_bits", "")
     return (
         _inputs(row), row.output.name, _at_once(row), str(bits), str(fused.floor) if fused else "",
-        _direction(row) if fused is None else _rounding(fused, row.output), evidence_text(row),
+        _direction(row) if fused is None else _of_fused(fused, row), evidence_text(row),
     )  # fmt: skip
 
 
@@ -261,6 +261,13 @@ def _direction(row: Instruction) -> str:
     """Return the rounding mode of an instruction without fused blocks."""
     mode = row.model.rounding if isinstance(row.model, RoundedSteps) else Rounding.TIES_TO_EVEN
     return mode.name.lower().replace("_", " ")
+
+
+def _of_fused(fused: FusedBlocks, row: Instruction) -> str:
+    """Return the rounding of D, and of the addition of c where it is another one."""
+    blocks = _rounding(fused, row.output)
+    apart = isinstance(row.model, TwoHalves) and fused.rounding is not Rounding.TIES_TO_EVEN
+    return f"blocks {blocks}; the addition of c ties to even" if apart else blocks
 
 
 def _rounding(fused: FusedBlocks, output: FloatFormat) -> str:
@@ -332,8 +339,10 @@ def _model_facts(row: Instruction) -> dict[str, str]:
             return {
                 "hardware": "none: ptxas expands the instruction; operands are converted to FP16 and multiplied there "
                 "in two instructions",
-                **_fused_facts(model.block, row, halves),
+                **(of_blocks := _fused_facts(model.block, row, halves)),
                 "c": "is added last, by an ordinary addition: ties to even",
+                "D": of_blocks["D"].replace("rounded once", "each block is rounded once")
+                + "; the sum of both blocks and c is rounded ties to even",
             }
         case GroupedBlocks():
             groups = f"{model.terms // model.group} groups and c at once"

@@ -19,11 +19,12 @@ from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike
 from floatsim.testing.bounds.bound_report import BoundReport, check_bound
 from floatsim.testing.bounds.bounds import error_bound
-from floatsim.testing.compare.descriptions import brief, neighbours
+from floatsim.testing.compare.descriptions import brief, neighbours, promoted_units
 from floatsim.testing.compare.faults import explain_product
 from floatsim.testing.compare.input_strength import described, input_strength, matching, not_excluded
 from floatsim.testing.compare.listeners import checked
 from floatsim.testing.compare.operands import in_format, read_pair
+from floatsim.testing.compare.patterns import explain_arrays
 from floatsim.testing.compare.product import Product, product_of
 from floatsim.testing.compare.report import Report, differing, report_of
 
@@ -241,20 +242,30 @@ def compare_product(
     rule, differs = _within(got, desired, as_index(maxulp, "maxulp", 0, 1 << 62), as_flag(equal_nan, "equal_nan"))
     rule = f"{rule}, against {brief(product.accumulate)}"
     if differs.any():
-        return report_of(rule, got, desired, differs, _explained(product, got, differs))
+        return report_of(rule, got, desired, differs, _explained(product, got, desired, differs))
     if desired.codes.size == 0:  # such as the batch of an expert without tokens: nothing tells descriptions apart
         return report_of(rule, got, desired, differs, unlike=tuple(map(brief, excluded)))
     strength = input_strength(product, desired, excluded)
     return report_of(rule, got, desired, differs, strength=strength, unlike=not_excluded(strength, excluded))
 
 
-def _explained(product: Product, actual: FloatArray, differs: Any) -> str | None:
-    """Return the explanation of mismatches by the products: another description, or a fault in some k."""
-    near = neighbours(product.accumulate, product.a.format, product.b.format, product.k)
-    found = matching(product, actual, [each for each in near if product.takes(each)])
-    if found:
-        return f"actual has the bits of {' or '.join(map(brief, found[:3]))}"
-    return explain_product(product, actual, differs)
+_TRIED = (
+    "another rounding, or another order or width of the sums than those that were tried; fs.identify calls the kernel "
+    "and searches for it"
+)
+
+
+def _explained(product: Product, actual: FloatArray, desired: FloatArray, differs: Any) -> str | None:
+    """Return the explanation of mismatches: another description, a fault in some k, or what the two arrays show."""
+    formats = product.a.format, product.b.format
+    near = neighbours(product.accumulate, *formats, product.k)
+    for descriptions in (near, promoted_units(*formats, product.k)):
+        found = matching(product, actual, [each for each in descriptions if product.takes(each)])
+        if found:
+            return f"actual has the bits of {' or '.join(map(brief, found[:3]))}"
+    return explain_product(product, actual, differs) or explain_arrays(
+        actual, desired, differs, roundings=_TRIED
+    )  # fmt: skip
 
 
 def assert_product(

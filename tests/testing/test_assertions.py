@@ -373,6 +373,23 @@ def test_products_with_block_scales():
     assert report.mismatches == 1 and "[3, 5]" in str(report)
 
 
+@pytest.mark.parametrize("description", ["blocked(hopper, 128, fp32)", "splitk(2, blackwell, fp32)"])
+def test_reports_try_promoted_sums_of_units(description):
+    a, b = fs.testing.hard_inputs((32, 512, 32), "e4m3", "cancelling", result="bf16")
+    actual = fs.matmul(a, b, accumulate=description, format="bf16")
+    report = fs.testing.compare_product(actual, a, b, accumulate="fp32")
+    assert report.explanation.startswith("actual has the bits of ") and description in report.explanation
+
+
+def test_the_report_of_a_product_does_not_refer_to_itself():
+    a, b = (fs.array(np.random.default_rng(seed).random((32, 32)), "fp32") for seed in (0, 1))
+    actual = fs.matmul(a, b, accumulate="strided(fp32, 3)")
+    explanation = fs.testing.compare_product(actual, a, b, accumulate="fp32").explanation
+    assert "fs.identify" in explanation and "compare_product" not in explanation
+    both = fs.testing.compare_arrays(actual, fs.matmul(a, b, accumulate="fp32"))
+    assert "compare_product find the cause" in both.explanation
+
+
 def test_the_last_bit_of_one_element_alone_is_no_other_order():
     x = fs.array(np.ones((20, 20)), "bf16")
     report = fs.testing.compare_arrays(with_code(x, (3, 4), 1), x)

@@ -356,6 +356,34 @@ def test_a_kernel_that_is_not_deterministic():
         fs.identify(kernel, *fs.testing.hard_inputs((16, 64, 16), "bf16"))
 
 
+@pytest.mark.parametrize(("alpha", "beta", "words"), [
+    (0.37, None, "about 0.37 times the product:"), (2.0, None, "about 2 times the product:"),
+    (-1.0, None, "about -1 times the product:"), (0.5, 1.0, "about 0.5 times the product plus 1 times c:"),
+    (1.0, 3.0, "about 1 times the product plus 3 times c:"),
+])  # fmt: skip
+def test_a_factor_of_the_product_is_a_note(alpha, beta, words):
+    def kernel(a, b, c=None):
+        sums = np.float32(alpha) * np.asarray(fs.matmul(a, b, accumulate="hopper", format="fp32"))
+        more = 0 if c is None else np.float32(beta) * np.asarray(c, np.float32)
+        return sums + more
+
+    a, b = fs.testing.hard_inputs((32, 64, 32), "e4m3", "normal")
+    c = None if beta is None else np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
+    found = fs.identify(kernel, a, b, c, other_k=False)
+    assert found.names == () and len(found.notes) == 1 and words in str(found)
+    assert "call the kernel with its scales, alpha and beta set to 1" in found.notes[0]
+    alone = fs.identify(kernel(a, b, *([] if c is None else [c])), a, b, c)
+    assert alone.names == () and words in str(alone)
+
+
+def test_no_factor_is_claimed_of_other_results():
+    a, b = fs.testing.hard_inputs((32, 64, 32), "bf16", "normal")
+    noise = fs.array(np.random.default_rng(0).standard_normal((32, 32)), "fp32")
+    cut = fs.matmul(a[:, :60], b[:60], accumulate="exact(fp32)")
+    for result in (noise, cut, fs.array(np.zeros((32, 32)), "fp32")):
+        assert "times the product" not in str(fs.identify(result, a, b))
+
+
 def test_numpy_dot():
     """Dot products of the rows and columns: whatever is named has their bits on other inputs."""
 

@@ -36,6 +36,8 @@ def stored() -> dict[str, dict[str, np.ndarray]]:
     return found
 
 
+NVFP4 = ["torchao NVFP4, two levels", "Model Optimizer NVFP4", "TransformerEngine NVFP4"]  # only ties separate them
+ASYMMETRIC = ["torchao integers, asymmetric", "GPTQ (arXiv 2210.17323), asymmetric"]  # the reciprocal, or a division
 # The seed and the significant bits of the tensor, and the names that the data allow. The first name is the package's.
 NAMED = {
     "compressed-tensors: int8, channels": (1, 24, ["compressed-tensors integers, symmetric"]),
@@ -54,10 +56,10 @@ NAMED = {
     "torchao: mxfp8, CEIL": (12, 24, ["torchao CEIL"]),
     "torchao: mxfp4, EVEN": (11, 24, ["torchao EVEN"]),
     "torchao: mxfp8, EVEN": (12, 24, ["torchao EVEN"]),
-    "torchao: nvfp4, two levels": (13, 24, ["torchao NVFP4, two levels", "TransformerEngine NVFP4"]),
+    "torchao: nvfp4, two levels": (13, 24, NVFP4),
     "torchao: nvfp4, one level": (13, 24, ["torchao NVFP4, one level"]),
     "torchao: symmetric -128 to 127": (14, 24, ["torchao integers, symmetric"]),
-    "torchao: asymmetric 0 to 15": (15, 24, ["torchao integers, asymmetric"]),
+    "torchao: asymmetric 0 to 15": (15, 24, ASYMMETRIC),
     "torchao: symmetric_no_clipping_err -8 to 7": (16, 24, ["torchao integers without clipping error"]),
     "bitsandbytes: nf4": (21, 24, ["bitsandbytes NF4"]),
     "bitsandbytes: fp4": (22, 24, ["bitsandbytes FP4 on a CPU"]),
@@ -127,6 +129,119 @@ def test_another_kernel_is_not_named():
 
 def test_no_name_is_listed_twice():
     assert len({known.name for known in KNOWN}) == len(KNOWN)
+
+
+# -- the schemes of floatsim -------------------------------------------------------------------------------------------
+
+_MXFP8 = "torchao RCEIL, TransformerEngine MXFP8"
+_BLOCKS = ["TransformerEngine FP8 block scaling", "DeepGEMM FP8, scales of powers of two"]  # the same rule
+_MAE = ["TransformerEngine NVFP4 with 4over6, MAE", "fouroversix, mae"]  # two orders of a sum, which rarely differ
+_MSE = ["TransformerEngine NVFP4 with 4over6, MSE", "fouroversix, mse"]
+OF_SCHEMES = {
+    **{name: ["OCP MX 1.0: torchao FLOOR"] for name in ("mxfp8", "mxfp8_e5m2", "mxfp6", "mxfp4", "mxint8")},
+    "te_mxfp8": [_MXFP8],
+    "te_mxfp8_weight": ["TransformerEngine MXFP8, 32x32"],
+    "nvfp4": ["TransformerEngine NVFP4"],
+    "nvfp4_torchao": ["torchao NVFP4, two levels"],
+    "nvfp4_single": ["torchao NVFP4, one level"],
+    "nvfp4_modelopt": ["Model Optimizer NVFP4"],
+    "nvfp4_weight": ["TransformerEngine NVFP4"],
+    "nvfp4_row": ["TransformerEngine NVFP4, scaled by rows"],
+    "nvfp4_1x64": ["TransformerEngine NVFP4, scaled by 1x64"],
+    "nvfp4_4over6": _MAE,
+    "nvfp4_4over6_mse": _MSE,
+    "nvfp4_4over6_weight": _MAE[:1],
+    "fouroversix": _MSE,
+    "fouroversix_mae": _MAE,
+    "nvfp4_e5m3": ["FP4 with scales in UE5M3 (arXiv 2601.19026)"],
+    "te_current": ["TransformerEngine current scaling"],
+    "te_block": _BLOCKS,
+    "te_block_weight": _BLOCKS,
+    "deepseek": ["DeepSeek FP8"],
+    "deepseek_weight": ["DeepSeek FP8"],
+    "deepgemm": ["DeepGEMM FP8"],
+    "deepgemm_weight": ["DeepGEMM FP8"],
+    "nf4": ["bitsandbytes NF4"],
+    "bnb_fp4": ["bitsandbytes FP4 on CUDA"],
+    "nf4_nested": ["bitsandbytes NF4 (QLoRA), nested scales"],
+    "dynamic8": ["bitsandbytes 8-bit maps"],
+    "llm_int8": ["bitsandbytes LLM.int8() on CUDA"],
+    "gptq": ["GPTQ (arXiv 2210.17323), symmetric"],
+    "awq": ["AWQ"],
+}
+WITHOUT_A_NAME = {
+    "mxfp8_2d": "no package was found that has OCP's rule in 32x32 blocks",
+    "w8a8": "amax / 127 for each row is a rule of many packages; none of them was compared",
+}
+
+
+def near_ties(x, scheme, seed=0):
+    """A tensor whose elements lie within two units of the ties of its scheme, where divisions differ."""
+    rng = np.random.default_rng(seed)
+    q = fs.quantize_blocks(x, scheme)
+    amax = replace(fs.quantize_blocks(x, "int8", block=q.scheme.block), codes=np.full(x.shape, 127)).values
+    upper = np.maximum(q.codes & q.format.magnitude_mask, 1).astype(q.codes.dtype)
+    ties = ((replace(q, codes=upper - 1).values + replace(q, codes=upper).values) / 2).astype(F32)
+    ties = (ties.view(np.int32) + rng.integers(-2, 3, x.shape).astype(np.int32)).view(F32)
+    return np.where(np.abs(x) < 0.9 * amax, np.copysign(ties, x), x)
+
+
+def of_scheme(name, **more):
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal((256, 512)) * np.exp2(rng.integers(-3, 4, (256, 1)))).astype(F32)
+    if isinstance(fs.quantization.SCHEMES[name].format, fs.FloatFormat):
+        x = near_ties(x, name)
+    x[0, :4] = -0.0
+    return fs.identify_quantizer(fs.quantize_blocks(x, name, **more), None, x)
+
+
+@pytest.mark.parametrize("name", fs.quantization.SCHEMES)
+def test_each_scheme_has_its_names(name):
+    """Each scheme has the name of its source, and no name of a quantizer with other bits."""
+    assert set(OF_SCHEMES) | set(WITHOUT_A_NAME) == set(fs.quantization.SCHEMES)
+    assert list(of_scheme(name).names) == OF_SCHEMES.get(name, [])
+
+
+@pytest.mark.parametrize(("scheme", "name", "least"), [
+    ("nvfp4", "TransformerEngine NVFP4", "none: some are zero"),
+    ("nvfp4_torchao", "torchao NVFP4, two levels", "the smallest normal number"),
+    ("nvfp4_single", "torchao NVFP4, one level", "the smallest normal number"),
+    ("nvfp4_modelopt", "Model Optimizer NVFP4", "the smallest subnormal number"),
+])  # fmt: skip
+def test_the_least_scale_separates_nvfp4(scheme, name, least):
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((64, 256)) * np.exp2(rng.integers(-21, 1, (64, 16))).repeat(16, axis=1)
+    found = fs.identify_quantizer(fs.quantize_blocks(x.astype(F32), scheme), None, x.astype(F32))
+    assert found.names == (name,) and found.least_scale == least
+
+
+@pytest.mark.parametrize(("more", "names", "tensor_scale"), [
+    ({"block": 64}, [], "1 / (top / amax), p"),
+    ({"block": "row"}, [], "1 / (top / amax), p"),
+    ({"block": 64, "outer": "row"}, [], "1 / (top / amax), p, one for each row"),
+    ({"outer": 32}, [], "1 / (top / amax), p, one for each 32 neighbours"),
+    ({"scale_max": 256}, [], "1 / (top / amax), p, for scales up to 256"),
+    ({"block": (16, 1)}, ["TransformerEngine NVFP4"], "1 / (top / amax), p"),
+])  # fmt: skip
+def test_other_blocks_of_nvfp4(more, names, tensor_scale):
+    """The rules are found for all blocks; a name is that of the published blocks, also of a transpose."""
+    found = of_scheme("nvfp4", **more)
+    assert tensor_scale in found.values("tensor_scale") and set(names) <= set(found.names)
+    assert names or not found.names
+
+
+def test_second_scales_of_rows_may_have_any_shape_of_rows():
+    x = matrix(3)
+    q = fs.quantize_blocks(x, "nvfp4_row")
+    found = fs.identify_quantizer(q.codes, q.scales, x, tensor_scale=q.tensor_scale.values[:, 0], format="e2m1")
+    assert found.names == ("TransformerEngine NVFP4, scaled by rows",)
+    for shape in ((32, 3), (16, 2), (31, 1)):
+        with pytest.raises(ValueError, match=r"tensor_scale must be one number, one for each row of x \(32, 256\)"):
+            fs.identify_quantizer(q.codes, q.scales, x, tensor_scale=np.ones(shape, F32), format="e2m1")
+    bad = q.tensor_scale.values.copy()
+    bad[5] = -1
+    found = fs.identify_quantizer(q.codes, q.scales, x, tensor_scale=bad, format="e2m1")
+    assert "1 of 32 scales of parts of the tensor are no positive numbers, such as -1" in found.deviations
 
 
 # -- planted faults ----------------------------------------------------------------------------------------------------

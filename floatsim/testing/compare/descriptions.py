@@ -31,6 +31,7 @@ __all__ = [
     "STORED",
     "brief",
     "neighbours",
+    "promoted_units",
     "stepping_units",
     "vocabulary",
 ]
@@ -169,6 +170,16 @@ def stepping_units(a: FloatFormat, b: FloatFormat, k: int) -> list[Accumulation]
         each for each in vocabulary(a, b, k)
         if any(isinstance(unit.row(a, b).model, RoundedSteps) for unit in tensor_cores(each))
     ]  # fmt: skip
+
+
+def promoted_units(a: FloatFormat, b: FloatFormat, k: int) -> list[Accumulation]:
+    """Return the sums of matrix units that are added in FP32 after some terms, as DeepGEMM does after 128.
+
+    >>> import floatsim as fs
+    >>> [brief(each) for each in promoted_units(fs.E4M3, fs.E4M3, 256)[:2]]
+    ['blocked(ada, 32, fp32)', 'blocked(ada, 64, fp32)']
+    """
+    return _fitting(((text.format(unit=unit), None) for unit in ARCHITECTURES for text in MATRIX_UNITS[1:]), a, b, k)
 
 
 def neighbours(

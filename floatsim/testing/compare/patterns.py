@@ -31,11 +31,15 @@ _SEVERAL = 8  # mismatches with random signs agree by chance in 2 of 2**8 cases
 
 @dataclass(frozen=True)
 class Mismatches:
-    """The mismatches of two arrays of one format: the first 4096, and the whole arrays."""
+    """The mismatches of two arrays of one format: the first 4096, and the whole arrays.
+
+    `roundings` is the text of a report about small differences: which functions find their cause.
+    """
 
     actual: FloatArray
     desired: FloatArray
     differs: NDArray[np.bool_]
+    roundings: str
 
     @cached_property
     def places(self) -> tuple[NDArray[np.intp], ...]:
@@ -232,9 +236,9 @@ def _small(x: Mismatches) -> str | None:
     if len(x.ulps) == 1 and x.ulps[0] == 1 and x.desired.codes.size >= _ALONE:
         return "the last bit of one element differs: a rounding, or a memory or transfer error"
     if x.ulps.max() == 1:
-        return f"all differences are 1 ulp: {_ROUNDINGS}"
+        return f"all differences are 1 ulp: {x.roundings}"
     if x.ulps.max() <= 1 << 4 and x.several:
-        return f"all differences are a few ulps: {_ROUNDINGS}"
+        return f"all differences are a few ulps: {x.roundings}"
     return None
 
 
@@ -253,8 +257,9 @@ OF_STORAGE: tuple[Pattern, ...] = (_zero_signs, _nan_bits, _unwritten_nan, _one_
 
 
 def explain_arrays(
-    actual: FloatArray, desired: FloatArray, differs: NDArray[np.bool_], patterns: Sequence[Pattern] = PATTERNS
-) -> str | None:
+    actual: FloatArray, desired: FloatArray, differs: NDArray[np.bool_], patterns: Sequence[Pattern] = PATTERNS,
+    roundings: str = _ROUNDINGS,
+) -> str | None:  # fmt: skip
     """Return the first pattern that holds for the mismatches of two arrays, or None.
 
     >>> import floatsim as fs
@@ -263,6 +268,6 @@ def explain_arrays(
     'subnormal results are flushed to zero (FTZ)'
     """
     got, expected = (FloatArray(np.atleast_1d(x.codes), x.format) for x in (actual, desired))
-    mismatches = Mismatches(got, expected, np.atleast_1d(differs))
+    mismatches = Mismatches(got, expected, np.atleast_1d(differs), roundings)
     found: Any = (pattern(mismatches) for pattern in patterns)
     return next((text for text in found if text is not None), None)

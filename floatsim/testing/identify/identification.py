@@ -68,6 +68,8 @@ _WINDOW = 96  # terms of a window that cancels
 _RULES = 12  # rules for the parts of K that are separated at a time
 _OTHER_KS = 6  # other numbers of terms that a kernel is called with
 _SIDE = 24  # rows and columns of products that tell descriptions apart
+_LEAST_FITTED = 8  # elements that a factor of the product is fitted to
+_BESIDE = 0.1  # the largest share of the results that a factor leaves: FP8 and long sums in FP16 leave a few hundredths
 _LONG = 160  # characters of a name that the text shows whole
 
 
@@ -228,7 +230,8 @@ def identify(
     ----------
     kernel : callable, or array_like of floats (M, N)
         A kernel, called as kernel(a, b) with matrices of the shapes, formats and library of `a` and `b`, and with other
-        K (see `other_k`). It chooses its inputs itself. Or the result of a kernel for `a`, `b` and `c`.
+        K (see `other_k`). It chooses its inputs itself. Or the result of a kernel for `a`, `b` and `c`. The scales of
+        its operands, alpha and beta must be 1: no description has a factor.
     a, b : array_like of floats, (M, K) and (K, N)
         The operands. With a callable, their values are one more experiment.
     c : array_like, broadcastable to (M, N), optional
@@ -286,7 +289,8 @@ def identify(
     found = _named(wrapped, every, (), result.format)
     whole = [name for name in found.names if _whole(product, result, name)]
     addend = None if product.c is None else functools.partial(_addend, product.c.format, product.c.shape, seed)
-    separated = _separated(replace(found, names=tuple(whole)), product, seed, addend=addend)
+    notes = () if whole else _factor_notes([(product, result)])
+    separated = _separated(replace(found, names=tuple(whole), notes=notes), product, seed, addend=addend)
     return _of_architectures(separated, product, search)
 
 
@@ -598,7 +602,7 @@ def _of_one_order(kernel: _Kernel, pairs: _Pairs, search: _Search) -> Identifica
         wider = _named(rest, every, whole, first.format)
         found = wider if wider.names else replace(wider, near=_nearest({*found.near, *wider.near}))
     if not found.names:
-        return replace(found, notes=_notes(meetings, kernel))
+        return replace(found, notes=_factor_notes(pairs[: _KINDS.index("normal") + 2]) or _notes(meetings, kernel))
     separated = _separated(found, given, seed, addend=kernel.addend(seed))
     found = _decided(separated, kernel, given, seed)
     names, notes = _to_the_limits(found.names, _at_limits(kernel, seed))
@@ -782,6 +786,30 @@ def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Produ
             product = kernel.product(inputs.a, inputs.b, seed + step)
             found.append((product, kernel(product)))
     return found
+
+
+def _factor_notes(pairs: Sequence[tuple[Product, FloatArray]]) -> tuple[str, ...]:
+    """Return a note if the results are a number times the product plus a number times c, and the numbers are not 1."""
+    for product, result in pairs:
+        a, b = (np.asarray(x.values, np.float64) for x in (product.a, product.b))
+        with np.errstate(all="ignore"):
+            parts = [np.matmul(a, b), *([] if product.c is None else [np.asarray(product.c.values, np.float64)])]
+        actual = np.asarray(result.values, np.float64)
+        columns = np.stack([np.broadcast_to(part, actual.shape).reshape(-1) for part in parts], -1)
+        actual = actual.reshape(-1)
+        usable = np.isfinite(columns).all(-1) & np.isfinite(actual)
+        columns, actual = columns[usable], actual[usable]
+        if len(actual) < _LEAST_FITTED or not actual.any() or not columns.any(0).all():
+            continue
+        sizes = np.abs(columns).max(0)
+        factors = np.linalg.lstsq(columns / sizes, actual / np.abs(actual).max(), rcond=None)[0]
+        factors = factors / sizes * np.abs(actual).max()
+        beside = np.linalg.norm(actual - columns @ factors) / np.linalg.norm(actual)
+        if np.abs(factors - 1).max() > max(4 * beside, 1e-6) and beside < _BESIDE:
+            named = zip(factors, ("the product", "c"), strict=False)
+            words = " plus ".join(f"{factor:.4g} times {name}" for factor, name in named)
+            return (f"the results are about {words}: call the kernel with its scales, alpha and beta set to 1",)
+    return ()
 
 
 def _notes(meetings: Meetings | None, kernel: _Kernel) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from floatsim.formats import E8M0
 from floatsim.quantization import Quantized
 from floatsim.quantization.scheme import BlockLike
 from floatsim.testing.quantizers.known import KNOWN
-from floatsim.testing.quantizers.reading import AS_GIVEN, Given, Reading, read, readings
+from floatsim.testing.quantizers.reading import AS_GIVEN, Given, Grid, Reading, read, readings
 from floatsim.testing.quantizers.search import STORED, Codes, Refused, ScaleMatch, Search, zero_rules_of
 
 __all__ = ["QuantizerIdentification", "QuantizerRow", "identify_quantizer", "quantizer_by_rule"]
@@ -33,8 +33,9 @@ class QuantizerRow(NamedTuple):
         The format of the scales; a narrower one that has all of their numbers is named first.
     tensor_scale : str
         The rule of the scale p of the tensor. `top` is the largest scale times the largest element.
-    scale, scale_rounding : str
-        The rule of the scale of a block, and how it is rounded to the format of the scales.
+    scale, scale_rounding, least_scale : str
+        The rule of the scale of a block, how it is rounded to the format of the scales, and which number replaces
+        smaller scales. The number is compared only if a scale of the rule is subnormal.
     factor, scale_of_codes, arithmetic : str
         How an element x is scaled, with which scale, in which format. q is 1 / p.
     zero_point, zero_point_offset, zero_point_added : str
@@ -58,6 +59,7 @@ class QuantizerRow(NamedTuple):
     tensor_scale: str
     scale: str
     scale_rounding: str
+    least_scale: str
     factor: str
     scale_of_codes: str
     arithmetic: str
@@ -72,6 +74,7 @@ class QuantizerRow(NamedTuple):
 _WORDS = {
     "format": "elements", "layout": "layout of the codes", "block": "block", "scale_format": "format of the scales",
     "tensor_scale": "scale of the tensor", "scale": "scale", "scale_rounding": "rounding of the scale",
+    "least_scale": "least scale",
     "factor": "element", "scale_of_codes": "scale of the codes", "arithmetic": "arithmetic",
     "zero_point": "zero point", "zero_point_offset": "stored zero point", "zero_point_added": "zero point added",
     "rounding": "rounding", "clipping": "clipping", "zeros": "zeros",
@@ -201,8 +204,9 @@ def identify_quantizer(
         The tensor before its quantization, of the same precision: the rules differ in last bits.
     zero_points : array_like of int, optional
         The stored zero points in the shape of the scales, or packed as the library packs them.
-    tensor_scale : float, optional
-        The second scale, of the whole tensor (NVFP4), or its reciprocal.
+    tensor_scale : float or array_like of floats, optional
+        The second scale, of the whole tensor (NVFP4), or its reciprocal. Or one for each row, of shape (..., M, 1), or
+        for each group of whole blocks in a row, of shape (..., M, groups).
     offsets : array_like of floats, optional
         Numbers that are added after the scaling, in the shape of the scales.
     format : format, optional
@@ -227,7 +231,8 @@ def identify_quantizer(
     TypeError
         For codes, scales and zero points of unsuitable dtypes.
     ValueError
-        For shapes that fit no layout and no blocks, codes out of range, unknown names, and an empty x.
+        For shapes that fit no layout and no blocks, codes out of range, unknown names, and an empty x. A second scale
+        can have one number for the tensor, a row, or a group of blocks in a row; other shapes are an error.
 
     Notes
     -----
@@ -282,19 +287,19 @@ def _identified(given: Given, by_rule: bool = False) -> QuantizerIdentification:
         kept = [(search, found) for search, found in zip(searches, matches, strict=True) if found]
     else:
         kept = [] if by_rule else [(search, search.unnamed()) for search in searches]
-    rows: dict[QuantizerRow, None] = {}
+    rows: dict[QuantizerRow, Grid] = {}
     names: dict[str, None] = {}
     shown = kept[0][0] if kept else searches[0]  # its scales are those of the notes and deviations
     for search, found in kept:
         codes_found = search.codes(found) if search.live.any() else []
         for row in _joined(codes_found, found):
             shown = search if not rows else shown
-            rows.update(dict.fromkeys(_rows_of(search, row)))
-    names.update({each.name: None for each in KNOWN if any(each.matches(row) for row in rows)})
+            rows.update(dict.fromkeys(_rows_of(search, row), search.reading.grid))
+    names.update({each.name: None for each in KNOWN if any(each.matches(*row) for row in rows.items())})
     ggml = [] if by_rule else [(search, kind) for search in searches for kind in search.gguf()]
     names.update({f"ggml {kind}": None for _, kind in ggml})
     if ggml and all(row.scale == "no rule" for row in rows):
-        rows, shown = {_ggml_row(search.reading, kind): None for search, kind in ggml}, ggml[0][0]
+        rows, shown = {_ggml_row(search.reading, kind): search.reading.grid for search, kind in ggml}, ggml[0][0]
     notes = _notes(shown)
     deviations = _deviations(shown, tuple(rows))
     refused = tuple(each for search in searches for each in search.refused)
@@ -306,7 +311,7 @@ def _joined(codes: list[Codes], matches: list[ScaleMatch]) -> list[Codes]:
     found = []
     for row in codes:
         for match in matches:
-            same = match.stores == row.scale.stores and (match.p, match.q) == (row.scale.p, row.scale.q)
+            same = match.stores == row.scale.stores and match.second == row.scale.second
             if row.used == STORED and same:
                 found.append(row._replace(scale=match))
             elif row.used != STORED and match is row.scale:
@@ -330,7 +335,7 @@ def _rows_of(search: Search, row: Codes) -> list[QuantizerRow]:
     return [
         QuantizerRow(
             reading.format.name, reading.layout, reading.grid.text, _scale_format(reading, match), match.tensor,
-            match.text, match.rounding, form, row.used, row.arithmetic.format.name, zero, offset,
+            match.text, match.rounding, match.least, form, row.used, row.arithmetic.format.name, zero, offset,
             row.placement, row.rounding, row.clipping, row.zeros,
         )
         for zero in zero_points
@@ -339,6 +344,8 @@ def _rows_of(search: Search, row: Codes) -> list[QuantizerRow]:
 
 def _scale_format(reading: Reading, match: ScaleMatch) -> str:
     stored = reading.scales.stored
+    if match.stored:
+        return match.stored
     return match.format.name if match.format == stored else f"{match.format.name}, stored as {stored.name}"
 
 
@@ -380,9 +387,11 @@ def _deviations(search: Search, rows: tuple[QuantizerRow, ...]) -> tuple[str, ..
         if count:
             first = ", ".join(map(str, search.place_of(int(np.argmax(where)))))
             found.append(f"{count} of {scales.size} scales are {word}; the first one is that of block [{first}]")
-    if search.given.tensor_scale is not None and not (np.isfinite(search.given.tensor_scale) and
-                                                      search.given.tensor_scale > 0):  # fmt: skip
-        found.append(f"the scale of the tensor is {search.given.tensor_scale:g}")
+    second = np.ones(1) if search.given.tensor_scale is None else np.asarray(search.given.tensor_scale).reshape(-1)
+    wrong = second[~(np.isfinite(second) & (second > 0))]
+    if wrong.size:
+        parts = f"{wrong.size} of {second.size} scales of parts of the tensor are no positive numbers, such as"
+        found.append(f"{'the scale of the tensor is' if second.size == 1 else parts} {wrong[0]:g}")
     if rows and all(row.scale_of_codes not in (STORED, "") for row in rows):
         found.append(f"the codes were computed with the scales before their rounding to {rows[0].scale_format}")
     if rows and all(row.zero_point_offset for row in rows):

@@ -51,7 +51,7 @@ from floatsim.quantization import (
 )
 from floatsim.quantization.scheme import ElementFormat
 
-__all__ = ["AS_GIVEN", "Given", "Grid", "Reading", "ScaleReading", "read", "readings"]
+__all__ = ["AS_GIVEN", "Given", "Grid", "Outer", "Reading", "ScaleReading", "read", "readings"]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -78,6 +78,21 @@ class Grid(NamedTuple):
         """The shape of an array with a number for each block."""
         stack, rows, columns = self.shape
         return (1, 1, 1) if self.single else (stack, -(-rows // self.height), -(-columns // self.width))
+
+    def is_block(self, height: int, width: int) -> bool:
+        """Return whether the blocks have these sides, in either order, or are cut off by the ends of the tensor."""
+        _, rows, columns = self.shape
+        sides = (height, width), (width, height)
+        return any((self.height, self.width) == (min(h, rows), min(w, columns)) for h, w in sides)
+
+    def group_of_blocks(self, outer: Grid) -> Array | None:
+        """Return the index of the larger block of `outer` that each block is in; None if a block is in none."""
+        fits = outer.shape == self.shape and not self.single and outer.height == self.height == 1
+        if not fits or (outer.width % self.width and outer.width != self.shape[2]):
+            return None
+        first = np.arange(self.counts[2]) * self.width // outer.width
+        of_rows = np.arange(self.shape[0] * self.shape[1])[:, None] * outer.counts[2]
+        return (of_rows + first).reshape(-1)
 
     def spread(self, start: int, stop: int) -> Array:
         """Return the flat index of the block of each element from `start` to `stop`."""
@@ -123,6 +138,18 @@ class Reading:
     scales: ScaleReading
     zero_points: Array | None
     offsets: Array | None
+    outer: Outer | None = None
+
+
+class Outer(NamedTuple):
+    """The second scales of parts of the tensor: the parts, and the part of each block."""
+
+    grid: Grid
+    of_blocks: Array
+
+    @property
+    def text(self) -> str:
+        return "one for each row" if self.grid.text == "row" else f"one for each {self.grid.width} neighbours"
 
 
 @dataclass(frozen=True)
@@ -135,7 +162,7 @@ class Given:
     scales: Any
     zero_points: Any
     offsets: Any
-    tensor_scale: float | None
+    tensor_scale: float | Array | None
     format: ElementFormat | None
     layout: str | None
     bits: int | None
@@ -172,15 +199,13 @@ def read(
         zero_points = more.zero_points if zero_points is None else zero_points
         offsets = more.offsets if offsets is None else offsets
         if tensor_scale is None and more.tensor_scale is not None:
-            tensor_scale = more.tensor_scale.item()
+            tensor_scale = more.tensor_scale
     elif scales is None:
         raise ValueError("scales=None is for a Quantized or the bytes of a GGUF type; pass the scales of the blocks")
-    whole = None
+    whole: float | Array | None = None
     if tensor_scale is not None:
-        numbers = as_float_array(tensor_scale, "tensor_scale").values
-        if numbers.size != 1:
-            raise ValueError(f"tensor_scale must be one number, not an array of shape {numbers.shape}")
-        whole = float(numbers.reshape(-1)[0])
+        whole = np.asarray(as_float_array(tensor_scale, "tensor_scale").values, np.float64)
+        whole = float(whole.reshape(-1)[0]) if whole.size == 1 else whole
     return Given(
         tensor, np.asarray(tensor.values, np.float64).reshape(-1), codes, scales, zero_points, offsets, whole,
         None if format is None else as_element_format(format), name, bits, block,
@@ -453,8 +478,9 @@ def readings(given: Given) -> list[Reading]:
                 errors.append(f"scales {values.shape} do not fit x {given.x.shape}; pass block=")
                 continue
             try:
+                outer = _outer(given, grid)
                 zeros = _zero_points(given, values.shape, layout)
-            except ValueError as error:  # packed by another layout
+            except ValueError as error:  # second scales that fit no blocks, or zero points packed by another layout
                 errors.append(str(error))
                 continue
             scales = ScaleReading(stored, _narrower(stored, values, given.scale_format), ordered)
@@ -464,13 +490,28 @@ def readings(given: Given) -> list[Reading]:
                     continue
                 ordered_zeros = None if zeros is None or not isinstance(fmt, IntegerFormat) else zeros
                 flat = np.ascontiguousarray(codes).reshape(-1)
-                found.append(Reading(fmt, layout.name, flat, grid, scales, ordered_zeros, offsets))
+                found.append(Reading(fmt, layout.name, flat, grid, scales, ordered_zeros, offsets, outer))
                 if layout.name == AS_GIVEN and fmt.bits == 4 and given.x.shape[-1:] and given.x.shape[-1] % 2 == 0:
                     other = np.ascontiguousarray(flat.reshape(-1, 2)[:, ::-1]).reshape(-1)
-                    found.append(Reading(fmt, SWAPPED, other, grid, scales, ordered_zeros, offsets))
+                    found.append(Reading(fmt, SWAPPED, other, grid, scales, ordered_zeros, offsets, outer))
     if not found:
         raise ValueError(errors[0] if errors else "codes and scales fit no format of elements; pass format=")
     return found
+
+
+def _outer(given: Given, grid: Grid) -> Outer | None:
+    """Return the parts of the tensor that have second scales, if there are several."""
+    scale = given.tensor_scale
+    if not isinstance(scale, np.ndarray):
+        return None
+    outer = _grid(given.x.shape, scale.shape, None) if scale.size else None
+    of_blocks = None if outer is None else grid.group_of_blocks(outer)
+    if outer is None or of_blocks is None:
+        raise ValueError(
+            f"tensor_scale must be one number, one for each row of x {given.x.shape}, or one for each group of whole "
+            f"blocks {grid.text} in a row, in an array of the dimensions of x, not an array of shape {scale.shape}"
+        )
+    return Outer(outer, of_blocks)
 
 
 def _placed(given: Given, values: Array, turned: bool) -> tuple[Grid | None, Array]:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.conversion import quantize
 from floatsim.emulator.elementwise.block_scales import LookUp, environment_is_default
-from floatsim.formats import FP32, FP64, FloatFormat
-from floatsim.quantization import IntegerFormat, LookupFormat
-from floatsim.quantization.scheme import ElementFormat, largest_number
+from floatsim.formats import E2M1, E4M3, FP32, FP64, FloatFormat
+from floatsim.quantization import BNB_FP4, NF4, IntegerFormat, LookupFormat
+from floatsim.quantization.scheme import FOUR_OVER_SIX, ElementFormat, largest_number
 
 __all__ = [
-    "FORMS", "LARGEST_OF_BLOCKS", "PLACEMENTS", "POWER_RULES", "SCALE_RULES", "TENSOR_RULES", "TWO_LEVEL_RULES",
-    "WHOLE_ROUNDINGS", "ZERO_RULES", "Arithmetic", "Factors", "Form", "ScaleRule", "Statistics", "TensorRule",
-    "TwoLevelRule", "ZeroRule", "rounded_to", "table_roundings",
+    "FORMS", "PLACEMENTS", "POWER_RULES", "SCALE_LIMITS", "SCALE_RULES", "SCHEME_RULES", "TENSOR_RULES",
+    "TWO_LEVEL_RULES", "WHOLE_ROUNDINGS", "ZERO_RULES", "Arithmetic", "Factors", "Form", "ScaleRule", "SchemeRule",
+    "Statistics", "TensorRule", "TwoLevelRule", "ZeroRule", "rounded_to", "table_roundings",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
@@ -260,7 +260,7 @@ class TensorRule(NamedTuple):
 
     name: str
     decode: bool
-    number: Callable[[Arithmetic, float, float, float], Array]
+    number: Callable[[Arithmetic, Any, float, float], Array]
 
 
 TENSOR_RULES: tuple[TensorRule, ...] = (
@@ -271,6 +271,10 @@ TENSOR_RULES: tuple[TensorRule, ...] = (
     TensorRule("top * (1 / amax)", False, lambda a, amax, m, s: a.multiply(a.divide(1.0, amax), m * s)),
     TensorRule("1 / (amax / top)", False, lambda a, amax, m, s: a.divide(1.0, a.divide(amax, m * s))),
 )
+
+
+SCALE_LIMITS: dict[FloatFormat, tuple[float, ...]] = {E4M3: (E4M3.max, 256.0)}
+"""The largest scales of blocks to which a scale of the tensor maps: the largest number, unless 4over6 needs room."""
 
 
 class TwoLevelRule(NamedTuple):
@@ -291,8 +295,38 @@ TWO_LEVEL_RULES: tuple[TwoLevelRule, ...] = (
                  lambda a, x, m, p, q: a.multiply(q, a.multiply(x, a.divide(1.0, m)))),
 )  # fmt: skip
 
-LARGEST_OF_BLOCKS = 1 << 22
-"""Blocks that the rules of scales are compared with."""
+
+class SchemeRule(NamedTuple):
+    """Scales that depend on more than the extremes of a block: `fs.quantize_blocks` computes them by this scheme.
+
+    `tensor_rule` is the rule of the scale of the tensor, "" without one. `rounding` and `stored` say how the scales of
+    blocks are stored, and `blocks` are the blocks that the rule is for, () for all.
+    """
+
+    name: str
+    text: str
+    formats: tuple[ElementFormat, ...]
+    scale_format: FloatFormat
+    tensor_rule: str
+    rounding: str
+    stored: str
+    blocks: tuple[tuple[int, int], ...]
+    scheme: dict[str, Any]
+
+
+_ERRORS = {"mae": "sum of magnitudes", "mse": "sum of squares", "absmax": "largest magnitude"}
+_ORDERS = {"rows": "row by row", "lanes": "in lanes of 8"}
+
+SCHEME_RULES: tuple[SchemeRule, ...] = (
+    *(SchemeRule(
+        name, f"(1 / p) * (amax / 6) or that times 1.5, by the errors: {_ERRORS[kind.error]}"
+        + ("" if kind.error == "absmax" else f", added {_ORDERS[kind.order]}"),
+        (E2M1,), E4M3, "1 / (top / amax)", "ties_to_even", "", ((1, 16), (16, 16)),
+        {"rule": name, "factor": "reciprocal"},
+    ) for name, kind in FOUR_OVER_SIX.items()),
+    SchemeRule("nested", "amax / max", (NF4, BNB_FP4), FP32, "", "nearest of the table",
+               "DYNAMIC8, less their mean", (), {"factor": "reciprocal", "nested": "dynamic8"}),
+)  # fmt: skip
 
 
 # -- elements ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from floatsim.arrays.array.conversion import encode
 from floatsim.formats import BF16, E8M0, FP16, FP32, FP64, FloatFormat
-from floatsim.quantization import GGUF_TYPES, IntegerFormat, LookupFormat, from_gguf, to_gguf
+from floatsim.quantization import GGUF_TYPES, IntegerFormat, LookupFormat, Scheme, from_gguf, quantize_blocks, to_gguf
 from floatsim.quantization.gguf_quantizers import QUANTIZED_TYPES
 from floatsim.quantization.scheme import largest_number
 from floatsim.testing.quantizers.reading import Given, Reading
@@ -21,7 +22,9 @@ from floatsim.testing.quantizers.rules import (
     FORMS,
     PLACEMENTS,
     POWER_RULES,
+    SCALE_LIMITS,
     SCALE_RULES,
+    SCHEME_RULES,
     TENSOR_RULES,
     TWO_LEVEL_RULES,
     WHOLE_ROUNDINGS,
@@ -29,6 +32,7 @@ from floatsim.testing.quantizers.rules import (
     Arithmetic,
     Factors,
     Form,
+    SchemeRule,
     Statistics,
     rounded_to,
     table_roundings,
@@ -43,6 +47,20 @@ _MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "tow
 _MOST = 16  # rules of the scales whose codes are computed
 ZERO_SIGNS = ("with the sign of x", "+0 where x is -0", "without sign")
 STORED, UNROUNDED = "as stored", "before the rounding of the scales"
+_NOT_RAISED, _ZEROS = "none", "none: some are zero"
+
+
+class _TensorScale(NamedTuple):
+    """What a second scale may be: its rule and the largest scale of a block that it counts with, p, and 1 / p."""
+
+    text: str
+    p: Any
+    q: Any
+    rule: str = ""
+    limit: float | None = None
+
+
+_NO_TENSOR_SCALE = _TensorScale("", None, None)
 
 
 class Refused(NamedTuple):
@@ -75,7 +93,11 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaleMatch:
-    """A rule that has the scales of all blocks. `number` has the scales before their rounding, for all blocks."""
+    """A rule that has the scales of all blocks. `number` has the scales before their rounding, for all blocks.
+
+    `least` says what replaces scales that would be subnormal; "" if there are none. `stored` says how the scales are
+    stored, if not in `format`.
+    """
 
     rule: str
     text: str
@@ -87,6 +109,13 @@ class ScaleMatch:
     number: Any = None
     p: Any = None
     q: Any = None
+    least: str = ""
+    stored: str = ""
+
+    @property
+    def second(self) -> tuple[bytes, bytes]:
+        """The bits of p and q, to compare two matches."""
+        return np.asarray(self.p, np.float64).tobytes(), np.asarray(self.q, np.float64).tobytes()
 
 
 class Codes(NamedTuple):
@@ -147,6 +176,11 @@ class Search:
         return live
 
     @functools.cached_property
+    def _has_zeros(self) -> bool:
+        """Whether a block that is not zero has the scale zero."""
+        return bool(np.any(self.finite & (self.statistics.amax > 0) & (self.reading.scales.values == 0)))
+
+    @functools.cached_property
     def arithmetics(self) -> tuple[Arithmetic, ...]:
         """The formats in which a quantizer may compute."""
         own = self.given.x.format
@@ -183,7 +217,11 @@ class Search:
                 for a in self.arithmetics:
                     found += self._powers(fmt, a) if fmt == E8M0 else self._rounded(fmt, a, usual)
                 if found:
-                    return found
+                    break
+            if found:
+                break
+        if self.given.tensor_scale is not None or not found:
+            found += self._by_schemes()
         return found
 
     def _powers(self, fmt: FloatFormat, a: Arithmetic) -> Iterator[ScaleMatch]:
@@ -195,7 +233,7 @@ class Search:
             exponents = rule.exponents(part, self.reading.format)
             if exponents is None:
                 continue
-            if self._has_scales(np.ldexp(1.0, np.clip(exponents, -127, 127)), f"scale {rule.text}"):
+            if self._has_scales(np.ldexp(1.0, np.clip(exponents, -127, 127)), f"scale {rule.text}") is not None:
                 before = a.divide(x.amax, largest_number(self.reading.format))
                 yield ScaleMatch(rule.name, rule.text, "scale", "", fmt, a, number=before)
 
@@ -211,11 +249,14 @@ class Search:
             with np.errstate(all="ignore"):
                 number = rule.number(a, x, self.reading.format)
             if number is not None:
-                for mode in self._rounding_modes(number, fmt, f"scale {rule.text}"):
-                    yield ScaleMatch(rule.name, rule.text, rule.stores, mode, fmt, a, number=number)
+                for mode, least in self._rounding_modes(number, fmt, f"scale {rule.text}"):
+                    yield ScaleMatch(rule.name, rule.text, rule.stores, mode, fmt, a, number=number, least=least)
 
-    def _rounding_modes(self, number: Array, fmt: FloatFormat, text: str) -> Iterator[str]:
-        """Yield the rounding modes by which numbers become the stored scales; "" if nothing is rounded."""
+    def _rounding_modes(self, number: Array, fmt: FloatFormat, text: str) -> Iterator[tuple[str, str]]:
+        """Yield the rounding modes by which numbers become the stored scales, and the least scale.
+
+        The mode is "" if nothing is rounded.
+        """
         live = number[self.live]
         finite = np.isfinite(live)
         if not finite.all():
@@ -224,19 +265,26 @@ class Search:
             rounded = rounded_to(fmt, live, mode, "saturate_finite")
             exact = mode == _MODES[0] and np.array_equal(rounded, live)
             how = text if exact else f"{text}, rounded to {fmt.name} {mode}"
-            if self._has_scales(rounded, how, fmt):
-                yield "" if exact else mode
+            least = self._has_scales(rounded, how, fmt)
+            if least is not None:
+                yield "" if exact else mode, least
             if exact:
                 return
 
-    def _has_scales(self, expected: Array, text: str, fmt: FloatFormat | None = None) -> bool:
-        """Return whether the live scales are these. Tiny ones may be replaced by a least scale."""
+    def _has_scales(self, expected: Array, text: str, fmt: FloatFormat | None = None) -> str | None:
+        """Return the least scale, which may replace tiny ones, or None if the live scales are others."""
         scales = self.reading.scales.values[self.live]
         differs = scales != expected
-        if fmt is not None and differs.any():
-            tiny = np.abs(expected) < fmt.smallest_normal
-            least = np.isin(scales, (fmt.smallest_normal, fmt.smallest_subnormal, 0.125, fmt.eps))
-            differs &= ~(tiny & least)
+        least = _ZEROS if self._has_zeros else ""
+        if fmt is not None and (tiny := np.abs(expected) < fmt.smallest_normal).any():
+            found, rule = scales[tiny], expected[tiny]
+            numbers = {
+                _NOT_RAISED: 0.0, "the smallest subnormal number": fmt.smallest_subnormal,
+                "the smallest normal number": fmt.smallest_normal, "eps": fmt.eps, "0.125": 0.125,
+            }  # fmt: skip
+            raised = (name for name, number in numbers.items() if np.array_equal(found, np.maximum(rule, number)))
+            least = least or next(raised, "several")
+            differs[tiny] &= ~np.isin(found, list(numbers.values()))
         wrong = int(np.count_nonzero(differs))
         if wrong:
             first = int(np.argmax(differs))
@@ -245,7 +293,43 @@ class Search:
                 Refused(f"{self.reading.format.name}: {text}", self.place_of(place), float(expected[first]),
                         float(scales[first]), wrong, scales.size, "block")
             )  # fmt: skip
-        return not wrong
+        return None if wrong else least
+
+    def _by_schemes(self) -> Iterator[ScaleMatch]:
+        """Yield the rules that depend on more than the extremes of a block, and have the scales of all live blocks."""
+        grid = self.reading.grid
+        for rule in SCHEME_RULES:
+            two_levels = self.given.tensor_scale is not None
+            if (
+                self.reading.format in rule.formats and rule.scale_format in self.reading.scales.formats
+                and two_levels == bool(rule.tensor_rule) and (two_levels or self.finite.all())
+                and (not rule.blocks or (grid.height, grid.width) in rule.blocks)
+            ):  # fmt: skip
+                yield from self._of_scheme(rule)
+
+    def _of_scheme(self, rule: SchemeRule) -> Iterator[ScaleMatch]:
+        a, grid, fmt, outer = Arithmetic(FP32), self.reading.grid, rule.scale_format, self.reading.outer
+        options: dict[str, Any] = {"rounding": "ties_to_even"} if isinstance(self.reading.format, FloatFormat) else {}
+        scheme = {"block": (grid.height, grid.width), "scale_format": fmt, **rule.scheme}
+        tensors: list[_TensorScale] = [_NO_TENSOR_SCALE]
+        if rule.tensor_rule:
+            scheme["outer"] = "tensor" if outer is None else "row" if outer.grid.text == "row" else outer.grid.width
+            tensors = [each for each in self.tensor_numbers(a, fmt) if each.rule == rule.tensor_rule]
+        for limit in dict.fromkeys(each.limit for each in tensors):
+            whole = Scheme(self.reading.format, **scheme, scale_max=limit)
+            with warnings.catch_warnings(action="ignore"):
+                made = quantize_blocks(self.given.x.reshape(grid.shape), whole, **options)
+            scales = np.asarray(made.scales.values, np.float64).reshape(-1)
+            text = f"scale {rule.text}" + (f", in {rule.stored}" if rule.stored else "")
+            if self._has_scales(scales[self.live], text) is None:
+                continue
+            before = None if rule.tensor_rule else a.divide(self.statistics.amax, largest_number(self.reading.format))
+            for each in tensors:
+                if each.limit == limit:
+                    yield ScaleMatch(
+                        rule.name, rule.text, "two levels" if rule.tensor_rule else "scale", rule.rounding, fmt, a,
+                        each.text, before, each.p, each.q, stored=rule.stored,
+                    )  # fmt: skip
 
     def place_of(self, block: int) -> tuple[int, ...]:
         """Return the index of a block, in as many dimensions as x has; one number if the blocks are parts of memory."""
@@ -254,36 +338,58 @@ class Search:
             return (block,)
         return tuple(int(i) for i in np.unravel_index(block, (*shape[:-2], *counts[1:])))
 
-    def tensor_numbers(self, a: Arithmetic, scale_max: float) -> list[tuple[str, Any, Any]]:
+    @functools.cached_property
+    def _largest_of_outer(self) -> tuple[Array, Array]:
+        """The largest magnitude of each part of the tensor with a second scale, and the parts that are compared."""
+        outer = self.reading.outer
+        if outer is None:
+            return np.array([self.statistics.whole]), np.array([self.statistics.whole > 0])
+        blocks = outer.grid.blocks(np.abs(self.given.source), 0.0).max(axis=1)
+        return blocks, np.isfinite(blocks) & (blocks > 0)
+
+    def tensor_numbers(self, a: Arithmetic, fmt: FloatFormat) -> list[_TensorScale]:
         """Return what the scale of the tensor may be, with p, which values are multiplied with, and its reciprocal."""
-        given = self.given.tensor_scale
-        assert given is not None
-        if not np.isfinite(given) or given == 0:
+        assert self.given.tensor_scale is not None
+        given, outer = np.asarray(self.given.tensor_scale).reshape(-1), self.reading.outer
+        whole, live = self._largest_of_outer
+        whole = a(whole)
+        if not np.isfinite(given).all() or np.any(given == 0):
             return []
-        whole = self._of_arithmetic[a.format][1].whole
-        found: list[tuple[str, Any, Any]] = []
+        found: list[_TensorScale] = []
         top = largest_number(self.reading.format)
-        for rule in TENSOR_RULES:
-            if whole and float(rule.number(a, whole, top, scale_max)) == given:
-                inverse = a.divide(1.0, given)
-                text = f"{rule.name}, {'p' if rule.decode else '1 / p, the reciprocal'}"
-                found.append((text, given, inverse) if rule.decode else (text, inverse, given))
-                exact = a.divide(top * scale_max, whole) if rule.decode else a.divide(whole, top * scale_max)
-                if float(exact) != float(inverse):
-                    found.append((text, given, exact) if rule.decode else (text, exact, given))
+        parts = "" if outer is None else f", {outer.text}"
+
+        def of_blocks(numbers: Array) -> Any:
+            return float(numbers[0]) if outer is None else numbers[outer.of_blocks]
+
+        def add(rule: str, decode: bool, inverse: Array, limit: float | None = None) -> None:
+            more = "" if limit in (None, fmt.max) else f", for scales up to {limit:g}"
+            text = f"{rule or 'no rule'}, {'p' if decode else '1 / p, the reciprocal'}{more}{parts}"
+            p, q = (given, inverse) if decode else (inverse, given)
+            found.append(_TensorScale(text, of_blocks(p), of_blocks(q), rule, limit))
+
+        for limit in SCALE_LIMITS.get(fmt, (fmt.max,)):
+            for rule in TENSOR_RULES if live.any() else ():
+                if np.array_equal(rule.number(a, whole, top, limit)[live], given[live]):
+                    inverse = a.divide(1.0, given)
+                    add(rule.name, rule.decode, inverse, limit)
+                    exact = a.divide(top * limit, whole) if rule.decode else a.divide(whole, top * limit)
+                    exact = np.where(live, exact, inverse)
+                    if not np.array_equal(exact, inverse):
+                        add(rule.name, rule.decode, exact, limit)
         if not found:
-            inverse = a.divide(1.0, given)
-            found = [("no rule, p", given, inverse), ("no rule, 1 / p, the reciprocal", inverse, given)]
+            for decode in (True, False):
+                add("", decode, a.divide(1.0, given))
         return found
 
     def _two_levels(self, fmt: FloatFormat, a: Arithmetic, x: Statistics) -> Iterator[ScaleMatch]:
         top = largest_number(self.reading.format)
-        for text, p, q in self.tensor_numbers(a, fmt.max):
+        for text, p, q, *_ in self.tensor_numbers(a, fmt):
             for rule in TWO_LEVEL_RULES:
                 with np.errstate(all="ignore"):
                     number = rule.number(a, x.amax, top, p, q)
-                for mode in self._rounding_modes(number, fmt, f"scale {rule.text}"):
-                    yield ScaleMatch(rule.name, rule.text, "two levels", mode, fmt, a, text, number, p, q)
+                for mode, least in self._rounding_modes(number, fmt, f"scale {rule.text}"):
+                    yield ScaleMatch(rule.name, rule.text, "two levels", mode, fmt, a, text, number, p, q, least)
 
     # -- codes ---------------------------------------------------------------------------------------------------------
 
@@ -297,7 +403,7 @@ class Search:
                 continue
             found += [
                 ScaleMatch("", "no rule", "two levels", "", fmt, a, text, None, p, q)
-                for text, p, q in self.tensor_numbers(a, fmt.max)
+                for text, p, q, *_ in self.tensor_numbers(a, fmt)
             ]
         return found
 
@@ -331,9 +437,9 @@ class Search:
                     match.rule not in ("absmax", "inverse_multiplier") or isinstance(self.reading.format, LookupFormat)
                 ):
                     continue
-                key = match.arithmetic.format, form.name, str(match.p), str(match.q)
-                found.setdefault((STORED, *key), _Tensor(match, match.arithmetic, form, STORED))
-                unrounded = match.rounding or (match.format == E8M0 and match.number is not None)
+                key = match.arithmetic.format, form.name, match.second
+                found.setdefault((STORED, "", *key), _Tensor(match, match.arithmetic, form, STORED))
+                unrounded = match.number is not None and (match.rounding or match.format == E8M0)
                 if unrounded and form.name != "x * (max / amax)":
                     found.setdefault((UNROUNDED, match.rule, *key), _Tensor(match, match.arithmetic, form, UNROUNDED))
         return list(found.values())
@@ -396,7 +502,8 @@ class Search:
         if reading.offsets is not None:
             x = a.add(x, -reading.offsets[blocks])
         with np.errstate(all="ignore"):
-            factors = Factors(s, statistics.amax[blocks], largest_number(fmt), tensor.match.p, tensor.match.q)
+            p, q = (n[blocks] if isinstance(n, np.ndarray) else n for n in (tensor.match.p, tensor.match.q))
+            factors = Factors(s, statistics.amax[blocks], largest_number(fmt), p, q)
             t = tensor.form.number(a, x, factors)
         if not np.isfinite(t).all():  # a scale that is zero or infinite before its rounding
             t = np.where(np.isfinite(t), t, 0.0)
