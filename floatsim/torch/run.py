@@ -315,7 +315,7 @@ class Run:
         Under a policy with a `cache`, the paths of the modules whose keys or values were stored, with the calls.
     unverified : Counter of Unverified
         Under a policy with a `device`, the operations that are not known to have the bits of the device, with their
-        calls. Empty: every operation was compared with recordings of the device.
+        calls. Empty: every operation follows a rule that was compared with recordings of the device.
     scaler : torch.amp.GradScaler
         The loss scaler of the policy. It scales by 1 if the policy has no loss scaling.
 
