@@ -172,8 +172,8 @@ for policy in fs.Overflow:
     print(f"{policy.name.lower():18}", *(f"{x!s:>8}" for x in fs.quantize(inputs, "e4m3", overflow=policy)))
 
 # %% [markdown]
-# In NVIDIA's PTX documentation, the conversions to E4M3 and E5M2 exist only with `.satfinite`, which is the second row.
-# Software differs from version to version. The default of floatsim is the first row.
+# In NVIDIA's PTX documentation, the conversions to E4M3 and E5M2 exist only with `.satfinite`, the row
+# `saturate_finite`. Software differs from version to version. The default of floatsim is `infinity`.
 #
 # Infinity is easy to notice: operations propagate it, and can turn it into NaN. Almost every later operation keeps a
 # NaN. Among the exceptions of IEEE 754 are pow(NaN, 0), which is 1, and maximumNumber(NaN, 2), which is 2:

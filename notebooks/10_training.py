@@ -12,7 +12,7 @@
 # # 10. Why does training in 16 bits stop, and what repairs it?
 #
 # A network that learns in FP32 can learn nothing in FP16 or BF16, although no step reports an error. This notebook
-# shows five such failures in runs that take seconds, and the repair of each:
+# shows such failures in runs that take seconds, and how to repair them:
 #
 # 1. [Gradients that become zero: loss scaling](#Gradients-that-become-zero:-loss-scaling)
 # 2. [The scale that adjusts itself](#The-scale-that-adjusts-itself)
@@ -67,8 +67,8 @@ _ = plot.training_accuracies(runs[:2], title="One factor decides: FP16 without a
 # %% jupyter={"source_hidden": true}
 half, images = fs.FP16.smallest_subnormal / 2, len(training.digits_data().y) % small["batch"]
 Markdown(
-    f"FP16 has no positive number below **{fs.FP16.smallest_subnormal:.1e}**, and rounds numbers up to {half:.1e} to "
-    "zero. "
+    f"FP16 has no positive number below **{fs.FP16.smallest_subnormal:.2e}**, and rounds "
+    f"every magnitude of at most {half:.2e} to zero. "
     f"Without scaling, **{runs[0].epochs[-1].zeros:.0%}** of the gradients are zero, and the accuracy of "
     f"{runs[0].accuracy:.3f} is that of guessing. BF16 has the exponents of FP32, and needs no scaling. "
     f"FP32 has **{runs[3].epochs[-1].zeros:.0%}** zeros, too. The last batch has {images} images. The gradient of a "
@@ -128,7 +128,8 @@ monitor = training.Monitor(["fp32"], every=20)
 training.train("bf16", lr=0.004, batch=64, epochs=1, monitor=monitor)
 last = monitor.updates["layer0.weight"][-1]
 Markdown(
-    f"In step {last.step}, **{last.absorbed:.0%}** of the updates of the first layer's weights are absorbed in BF16. "
+    f"In step {last.step}, **{last.absorbed:.0%}** of the non-zero updates of the first layer's weights are absorbed "
+    "in BF16. The others still move weights, so the accuracy rises, but slowly. "
     "Master weights in FP32 have 16 bits more. Stochastic rounding needs no second copy: "
     "an update of a tenth of the gap moves the "
     "weight by a whole gap "
@@ -151,7 +152,7 @@ cases = {
     "FP32": ("fp32", training.Adam(1e-3)),
     "FP16, eps 1e-8": ("fp16", training.Adam(1e-3)),
     "FP16, eps 1e-4": ("fp16", training.Adam(1e-3, eps=1e-4)),
-    "FP16, lines in FP32": ("fp16", training.Adam(1e-3, rounding="step")),
+    "FP16, rounded when stored": ("fp16", training.Adam(1e-3, rounding="step")),
     "BF16, eps 1e-8": ("bf16", training.Adam(1e-3)),
 }
 rows = []
@@ -164,11 +165,12 @@ table(("first step of Adam for a gradient of", *(f"{g:g}" for g in gradients)), 
 Markdown(
     f"After the first step, v is a thousandth of the squared gradient. For a gradient of 1e-3 this is 1e-9, and "
     "the smallest positive number of FP16 is "
-    f"{fs.FP16.smallest_subnormal:.1e}: v is zero, and so is eps = 1e-8. The quotient is infinite, and "
+    f"{fs.FP16.smallest_subnormal:.2e}: v is zero, and so is eps = 1e-8. The quotient is infinite, and "
     "after one step the "
     "weight is infinite, too. A larger eps keeps the step finite, but ten times too large for one gradient and ten "
     "times too small for "
-    "another. Lines and moments in FP32 are the repair."
+    "another. Tensors that are rounded only when they are stored repair this step. But the v that is stored is zero "
+    "as well, and the next steps are too large. The repair is to compute in FP32 and to store the moments in FP32."
 )
 
 # %% [markdown]
@@ -202,7 +204,7 @@ ax.set_title("Adam's v stalls in BF16", loc="left", fontweight="bold", wrap=True
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# With a v that is too small, the steps are too large, by the root of the ratio.
+# With a v that is too small, the steps are too large, by the square root of the ratio of the right v to the stored v.
 #
 # ## The list of autocast
 #
@@ -214,8 +216,8 @@ ax.spines[["top", "right"]].set_visible(False)
 policy = training.as_policy("autocast-fp16")
 x = np.full(4096, 6.0)
 one = {
-    "linear": ("sum of 4096 products of 0.1",
-               fs.dot(fs.array(x / 60, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 409.6),
+    "linear": ("sum of 4096 products of 0.125",
+               fs.dot(fs.array(x / 48, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 512),
     "relu": ("the larger of 6 and 0", fs.maximum(fs.array(6.0, "fp16"), fs.array(0.0, "fp16")), 6),
     "exp": ("exp(12)", fs.exp(fs.array(12.0, "fp16")), np.exp(12)),
     "pow": ("300 to the power of 2", fs.multiply(fs.array(300.0, "fp16"), fs.array(300.0, "fp16")), 300**2),
@@ -245,7 +247,8 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 # - In PyTorch, keep the parameters and the state of the optimizer in FP32, and compute the forward pass under
 #   `torch.autocast`. With `dtype=torch.float16`, scale the loss with `torch.amp.GradScaler`, too. With
 #   `dtype=torch.bfloat16`, this is not needed. After `model.bfloat16()`, small updates are absorbed, unless the
-#   optimizer has [master weights](../docs/glossary.md#master-weights) or stochastic rounding.
+#   optimizer has [master weights](../docs/glossary.md#master-weights), stochastic rounding or
+#   [compensated](../docs/glossary.md#compensated-summation) updates.
 #
 # Next: [11. Where does attention overflow, and where does its output vanish?](11_attention.ipynb)
 

@@ -6,7 +6,7 @@ const STRINGS = {
 
   bits: ["Bits", "各个位"], operations: ["Operations", "运算"], sums: ["Sums", "求和"],
   hopper: ["Hopper dot product", "Hopper 点积"], codes: ["All codes", "编码表"], histogram: ["Exponents", "指数直方图"],
-  blocks: ["Block scales", "分块缩放"], tasks: ["Tasks", "练习"],
+  blocks: ["Block scales", "块缩放因子"], tasks: ["Tasks", "练习"],
   skip: ["Skip to the content", "跳到正文"],
   language: ["中文", "English"], language_label: ["Read this page in Chinese", "切换为英文"],
   theme: ["Colours", "配色"], auto: ["Auto", "自动"], light: ["Light", "浅色"], dark: ["Dark", "深色"],
@@ -52,7 +52,7 @@ const STRINGS = {
   scale_needs_no_trailing: ["a scale format has 0 trailing bits, not {value}", "scale 格式的尾数字段位数须为 0，而不是 {value}"],
   no_normal_number: ["these widths leave no normal number", "这样的位数没有正规数"],
   beyond_fp64: ["with bias {bias} the exponents reach {emax} and 2^{quantum}: FP64 has at most 1023 and 2^-1074",
-    "偏置为 {bias} 时指数达 {emax}，最小间隔 2^{quantum}：FP64 最多为 1023 与 2^-1074"],
+    "偏置为 {bias} 时指数达 {emax}，最小间距 2^{quantum}：FP64 最多为 1023 与 2^-1074"],
   bad_rounding: ["unknown rounding mode “{value}”", "未知的舍入模式 “{value}”"],
   no_arithmetic: ["{format} is a scale format, without arithmetic. Choose another format.", "{format} 是缩放因子格式，没有算术运算。请选择其他格式。"],
   too_many: ["at most {most} numbers; these are {count}", "最多 {most} 个数，这里有 {count} 个"],
@@ -185,7 +185,7 @@ const STRINGS = {
 
   // blocks
   blocks_intro: ["One outlier sets the scale of its block. The smaller the block, the fewer neighbours lose bits.",
-    "一个离群值决定所在块的缩放因子。块越小，受影响的邻居越少。"],
+    "一个离群值决定所在块的缩放因子。块越小，因它丢失位的相邻元素越少。"],
   outlier: ["Outlier: {value} times larger", "离群值：放大 {value} 倍"], outlier_at: ["Place of the outlier", "离群值的位置"],
   own_list: ["own list", "自己的列表"], normal_list: ["64 normal random numbers", "64 个正态随机数"],
   scheme_tensor: ["{format}, one scale for the tensor", "{format}，整个张量一个缩放因子"],

@@ -143,7 +143,7 @@ for policy in fs.Overflow:
     print(f"{policy.name.lower():18}", *(f"{x!s:>8}" for x in fs.quantize(inputs, "e4m3", overflow=policy)))
 
 # %% [markdown]
-# 按照 NVIDIA 的 PTX 文档，转换到 E4M3 和 E5M2 的指令只有带 `.satfinite` 的形式，即第二行。软件的做法因版本而异。floatsim 默认采用第一行。
+# 按照 NVIDIA 的 PTX 文档，转换到 E4M3 和 E5M2 的指令只有带 `.satfinite` 的形式，即 `saturate_finite` 一行。软件的做法因版本而异。floatsim 默认采用 `infinity`。
 #
 # 无穷容易察觉：它在运算中传播，也可能变成 NaN。此后的运算几乎都保留 NaN。IEEE 754 中的例外有 pow(NaN, 0)，结果是 1，以及 maximumNumber(NaN, 2)，结果是 2：
 

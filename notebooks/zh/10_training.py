@@ -11,7 +11,7 @@
 # %% [markdown]
 # # 10. 16 位训练为什么会停滞？怎样修复？
 #
-# 用 FP32 学得很好的网络，换成 FP16 或 BF16 可能什么也学不到，而没有哪一步报告错误。本 notebook 用几秒钟就能跑完的训练展示五种这样的失败，以及各自的修复办法：
+# 用 FP32 学得很好的网络，换成 FP16 或 BF16 可能什么也学不到，而没有哪一步报告错误。本 notebook 用几秒钟就能跑完的训练展示这样的失败，以及修复的办法：
 #
 # 1. [变成零的梯度：损失缩放](#变成零的梯度：损失缩放)
 # 2. [自动调整的缩放因子](#自动调整的缩放因子)
@@ -63,8 +63,8 @@ _ = plot.training_accuracies(runs[:2], title="成败取决于一个因子：FP16
 # %% jupyter={"source_hidden": true}
 half, images = fs.FP16.smallest_subnormal / 2, len(training.digits_data().y) % small["batch"]
 Markdown(
-    f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.1e}** 的正数，不超过 {half:.1e} 的值都舍入为"
-    "零。"
+    f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.2e}** 的正数，"
+    f"绝对值不超过 {half:.2e} 的值都舍入为零。"
     f"不缩放时，**{runs[0].epochs[-1].zeros:.0%}** 的梯度是零，准确率 "
     f"{runs[0].accuracy:.3f} 与随机猜测无异。BF16 的指数与 FP32 相同，不需要缩放。"
     f"FP32 也有 **{runs[3].epochs[-1].zeros:.0%}** 的零。最后一批有 {images} 幅图像。如果在每一幅中，"
@@ -119,7 +119,8 @@ monitor = training.Monitor(["fp32"], every=20)
 training.train("bf16", lr=0.004, batch=64, epochs=1, monitor=monitor)
 last = monitor.updates["layer0.weight"][-1]
 Markdown(
-    f"在第 {last.step} 步，第一层权重的更新量有 **{last.absorbed:.0%}** 在 BF16 中被吞没。"
+    f"在第 {last.step} 步，第一层权重的非零更新量有 **{last.absorbed:.0%}** "
+    "在 BF16 中被吞没。其余的更新量仍在改变权重，所以准确率还在上升，只是很慢。"
     "FP32 的主权重多 16 位。随机舍入不需要另存一份："
     "更新量是间距的十分之一时，"
     "权重移动一整个间距的"
@@ -139,7 +140,7 @@ cases = {
     "FP32": ("fp32", training.Adam(1e-3)),
     "FP16，eps 1e-8": ("fp16", training.Adam(1e-3)),
     "FP16，eps 1e-4": ("fp16", training.Adam(1e-3, eps=1e-4)),
-    "FP16，各步用 FP32": ("fp16", training.Adam(1e-3, rounding="step")),
+    "FP16，存放时才舍入": ("fp16", training.Adam(1e-3, rounding="step")),
     "BF16，eps 1e-8": ("bf16", training.Adam(1e-3)),
 }
 rows = []
@@ -152,11 +153,12 @@ table(("Adam 第一步的大小，梯度为", *(f"{g:g}" for g in gradients)), r
 Markdown(
     f"第一步之后，v 是梯度平方的千分之一。梯度为 1e-3 时，它等于 1e-9，而"
     " FP16 的最小正数是 "
-    f"{fs.FP16.smallest_subnormal:.1e}：v 为零，eps = 1e-8 也为零，商是无穷，"
+    f"{fs.FP16.smallest_subnormal:.2e}：v 为零，eps = 1e-8 也为零，商是无穷，"
     "一步之后"
     "权重也成了无穷。较大的 eps 使步长有限，但对某个梯度大了十倍，"
     "对另一个"
-    "又小了十倍。修复的办法是各步计算和矩都用 FP32。"
+    "又小了十倍。如果张量到存放时才舍入，这一步就是对的。但存放的 v 仍然为零，"
+    "以后的步长就会太大。修复的办法是用 FP32 计算，矩也用 FP32 存放。"
 )
 
 # %% [markdown]
@@ -188,7 +190,7 @@ ax.set_title("Adam 的 v 在 BF16 中停滞", loc="left", fontweight="bold", wra
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# v 太小，步长就太大，倍数是两者之比的平方根。
+# v 太小，步长就太大：倍数是应有的 v 与实际存放的 v 之比的平方根。
 #
 # ## autocast 的名单
 #
@@ -198,8 +200,8 @@ ax.spines[["top", "right"]].set_visible(False)
 policy = training.as_policy("autocast-fp16")
 x = np.full(4096, 6.0)
 one = {
-    "linear": ("4096 个乘积 0.1 之和",
-               fs.dot(fs.array(x / 60, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 409.6),
+    "linear": ("4096 个乘积 0.125 之和",
+               fs.dot(fs.array(x / 48, "fp16"), fs.array(x / 6, "fp16"), accumulate="fp32", format="fp16"), 512),
     "relu": ("6 与 0 中较大的数", fs.maximum(fs.array(6.0, "fp16"), fs.array(0.0, "fp16")), 6),
     "exp": ("exp(12)", fs.exp(fs.array(12.0, "fp16")), np.exp(12)),
     "pow": ("300 的平方", fs.multiply(fs.array(300.0, "fp16"), fs.array(300.0, "fp16")), 300**2),
@@ -222,9 +224,9 @@ table(("运算", "例子", "用 FP16", "精确值", "autocast 采用"), rows)
 #
 # - 变成零的梯度，要给损失乘一个因子。BF16 不需要，因为它的指数位多。
 # - 被吞没的更新量，要给存放的权重增加位数，或者采用[随机舍入](../../docs/zh/glossary.md#stochastic-rounding)。乘因子不起作用。
-# - Adam 的矩需要 FP32。在 FP16 中平方和 eps 变成零，在 BF16 中滑动平均停滞。
+# - Adam 的矩需要 FP32。在 FP16 中，梯度的平方与 eps 都变成零；在 BF16 中滑动平均停滞。
 # - 用 FP32 计算的运算名单，保护会[上溢](../../docs/zh/glossary.md#overflow)的函数和求和。
-# - 在 PyTorch 中，参数和优化器的状态保持 FP32，前向计算放在 `torch.autocast` 之内。`dtype=torch.float16` 时，还要用 `torch.amp.GradScaler` 缩放损失；`dtype=torch.bfloat16` 时不需要。调用 `model.bfloat16()` 之后，小的更新量会被吞没，除非优化器带有[主权重](../../docs/zh/glossary.md#master-weights)或采用随机舍入。
+# - 在 PyTorch 中，参数和优化器的状态保持 FP32，前向计算放在 `torch.autocast` 之内。`dtype=torch.float16` 时，还要用 `torch.amp.GradScaler` 缩放损失；`dtype=torch.bfloat16` 时不需要。调用 `model.bfloat16()` 之后，小的更新量会被吞没，除非优化器带有[主权重](../../docs/zh/glossary.md#master-weights)，或者采用随机舍入或[补偿求和](../../docs/zh/glossary.md#compensated-summation)。
 #
 # 下一个：[11. 注意力在哪里上溢？它的输出在哪里变成零？](../11_attention.ipynb)（英文）
 
