@@ -204,6 +204,7 @@ ax.set_title("Adam's v stalls in BF16", loc="left", fontweight="bold", wrap=True
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
+# The picture rounds v once in each step. PyTorch's Adam rounds twice, after each of two lines, and its v stalls at 0.5.
 # With a v that is too small, the steps are too large, by the square root of the ratio of the right v to the stored v.
 #
 # ## The list of autocast

@@ -190,7 +190,7 @@ ax.set_title("Adam 的 v 在 BF16 中停滞", loc="left", fontweight="bold", wra
 ax.spines[["top", "right"]].set_visible(False)
 
 # %% [markdown]
-# v 太小，步长就太大：倍数是应有的 v 与实际存放的 v 之比的平方根。
+# 图中每一步只把 v 舍入一次。PyTorch 的 Adam 分两行更新 v，每行舍入一次，v 停在 0.5。v 太小，步长就太大：倍数是应有的 v 与实际存放的 v 之比的平方根。
 #
 # ## autocast 的名单
 #
