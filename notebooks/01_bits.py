@@ -73,7 +73,8 @@ for place in reversed(range(16)):
 
 # %% [markdown]
 # A flipped exponent bit multiplies or divides the number by a power of two: by 2 for the last bit of the field, by 2^16
-# for its first bit. A flipped significand bit changes the number by half or less.
+# for its first bit. (A field of only ones or only zeros is special, see below: in FP16, this flip turns 1 into
+# [infinity](../docs/glossary.md#infinity).) A flipped significand bit changes the number by half or less.
 #
 # ## Why one tenth cannot be written
 #

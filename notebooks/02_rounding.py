@@ -71,8 +71,9 @@ for ax, rounding in zip(axes.flat, list(fs.Rounding)[:6], strict=True):
 # - **Toward positive** always rounds up, **toward negative** always rounds down.
 # - **[To odd](../docs/glossary.md#round-to-odd)** takes the neighbour whose last bit is 1. Exercise 1 shows its use.
 #
-# IEEE 754 (2019, section 4.3) defines the first five, with ties to even as the default for binary formats. RTN, an
-# abbreviation in much code, means *toward negative*, not "to nearest".
+# IEEE 754 (2019, section 4.3) defines the first five, with ties to even as the default for binary formats. The
+# abbreviation RTN means *toward negative* here and in much code. Papers on
+# [quantization](../docs/glossary.md#quantization) write RTN for "round to nearest".
 #
 # The same for other formats and modes:
 
@@ -264,7 +265,8 @@ Markdown(
 #
 # ## What to remember
 #
-# - To nearest, ties to even: small errors, no bias. It is the default.
+# - To nearest, ties to even: small errors, and no bias over many different numbers. It is the default. But a small
+#   step that is lost once is lost every time.
 # - Truncation has a bias of half an ulp toward zero.
 # - Rounding up and rounding down give bounds.
 # - Stochastic rounding has larger errors and no bias: on average, small steps have their full effect.

@@ -270,7 +270,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # ## What to remember
 #
 # - There are three limits at the small end: the smallest normal number, the smallest subnormal number, and half of
-#   that. Between the first two, precision decreases. Only below the last one do results become zero.
+#   that. Between the first two, precision decreases. Only at the last one and below it do results become zero.
 # - With FTZ, all results below the smallest normal number become zero.
 # - At the large end, the result depends on the policy: infinity, NaN, or the largest number.
 # - A power of two moves a tensor along the range without rounding errors. It does not make the range wider.

@@ -220,7 +220,8 @@ bar = figure.colorbar(axes[0, 0].images[0], ax=axes, label="terms added after i 
 # order among them. (Ampere's [instruction](../docs/glossary.md#instruction) takes 16, and adds 8 at a time.)
 #
 # `fs.reveal_order` also takes a function of two vectors that returns a number, such as your own kernel. The order of
-# NumPy's matrix product depends on its BLAS library. NumPy's sum has a documented order:
+# NumPy's matrix product depends on its BLAS library. The documentation of NumPy's sum says that it
+# adds in pairs, and not which pairs:
 
 
 # %%

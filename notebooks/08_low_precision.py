@@ -71,8 +71,10 @@ table(("sigma", "recipe", "error", "zeros", "overflows"), rows)
 
 # %% jupyter={"source_hidden": true}
 Markdown(
-    "With sigma 4 nothing overflows. The error comes from the sum in FP16. With sigma 5, the sum of 4096 squares is "
-    f"about **{4096 * 5**2:,}**, and the largest number of FP16 is **{fs.FP16.max:,.0f}**. The sum becomes infinity, "
+    f"The largest number of FP16 is **{fs.FP16.max:,.0f}**. With sigma 4, the sum of 4096 squares is about "
+    f"{4096 * 4**2:,}, and some of the exact sums are larger than this number. The sum in FP16 loses small squares and "
+    "stays below it, so nothing overflows. The loss is the error of the table. With sigma 5, the sum is about "
+    f"**{4096 * 5**2:,}**. It becomes infinity, "
     "its reciprocal root 0, and every result is 0. No result is infinity or NaN, so nothing shows the failure. FP32 "
     "inside the operator is enough."
 )

@@ -50,8 +50,8 @@ def table(head, rows):
 # The loss of this example is multiplied by one millionth. The factor is chosen to make the failure visible in a small
 # network. Large networks have gradients of this size without it. The learning rate is larger by the same factor, so in
 # exact arithmetic nothing changes. A [policy](../docs/glossary.md#training-policy) names the formats: `fp16` computes
-# everything in FP16, and `+masters` keeps the weights in FP32 beside it. `+scaling` multiplies the loss by 2^16 before
-# the backward pass, and divides the gradients by it before the update:
+# everything in FP16, and `+masters` keeps the weights in FP32 beside it. `+scaling` multiplies the loss by a factor,
+# here 2^16, before the backward pass, and divides the gradients by it before the update:
 
 # %%
 small = {"loss_factor": 1e-6, "lr": 2e5, "batch": 64, "epochs": 6}
@@ -70,7 +70,7 @@ Markdown(
     f"FP16 has no positive number below **{fs.FP16.smallest_subnormal:.2e}**, and rounds "
     f"every magnitude of at most {half:.2e} to zero. "
     f"Without scaling, **{runs[0].epochs[-1].zeros:.0%}** of the gradients are zero, and the accuracy of "
-    f"{runs[0].accuracy:.3f} is that of guessing. BF16 has the exponents of FP32, and needs no scaling. "
+    f"{runs[0].accuracy:.3f} is hardly above that of guessing. BF16 has the exponents of FP32, and needs no scaling. "
     f"FP32 has **{runs[3].epochs[-1].zeros:.0%}** zeros, too. The last batch has {images} images. The gradient of a "
     "weight is exactly zero if in each of them its pixel or its unit is zero."
 )
@@ -113,8 +113,9 @@ Markdown(
 # %% [markdown]
 # ## Updates that are absorbed: master weights
 #
-# The next runs have no factor. They use BF16, whose range is large enough. The learning rate is small. In BF16, the
-# neighbours of 1 are 1 + 2^-7 and 1 - 2^-8. An update of less than half the distance to the neighbour is
+# The next runs have no factor. They use BF16, whose range is large enough. The learning rate is so small that FP32,
+# too, gets only as far in these ten epochs as BF16 with [master weights](../docs/glossary.md#master-weights). In BF16,
+# the neighbours of 1 are 1 + 2^-7 and 1 - 2^-8. An update of less than half the distance to the neighbour is
 # [absorbed](../docs/glossary.md#absorption): the weight plus the update is rounded to the weight.
 
 # %%
@@ -243,7 +244,8 @@ table(("operation", "example", "in FP16", "exact", "autocast computes in"), rows
 # - Gradients that become zero need a factor on the loss. BF16 does not, because of its exponents.
 # - Updates that are absorbed need more bits in the stored weight, or
 #   [stochastic](../docs/glossary.md#stochastic-rounding) rounding. A factor does not help.
-# - Adam's moments need FP32. In FP16 the square and eps become zero, in BF16 the mean stalls.
+# - Adam's moments are safe in FP32. In FP16 the square and eps become zero. In BF16, rounded to nearest, the mean can
+#   stall. Some recipes, such as DeepSeek-V3's, have moments in BF16 nevertheless.
 # - A list of operations in FP32 protects functions and sums that [overflow](../docs/glossary.md#overflow).
 # - In PyTorch, keep the parameters and the state of the optimizer in FP32, and compute the forward pass under
 #   `torch.autocast`. With `dtype=torch.float16`, scale the loss with `torch.amp.GradScaler`, too. With

@@ -132,8 +132,9 @@ Markdown(
 # %% [markdown]
 # ## Masks
 #
-# A mask adds a very negative number to a score that must not count. The number must be in the format, and a row in
-# which everything is masked divides zero by zero if it is infinite:
+# A mask adds a very negative number to a score that must not count. The number must be in the format. If it is
+# infinite, a row in which everything is masked is NaN: the shift subtracts
+# [infinity](../docs/glossary.md#infinity) from infinity. (Without the shift, zero is divided by zero.)
 
 # %%
 scores = rng.normal(size=8)
@@ -143,7 +144,7 @@ for fmt in ("fp16", "bf16"):
         ("-1e9", -1e9),
         ("-1e4", -1e4),
         ("-inf", -np.inf),
-        ("smallest number", -fs.as_format(fmt).max),
+        ("most negative number", -fs.as_format(fmt).max),
     ):
         masked = fs.add(fs.array(scores, fmt), fs.array(number, fmt))
         result = np.asarray(ops.softmax(masked, recipe="fp32-inside"), float)
@@ -207,14 +208,15 @@ table(
 # %% [markdown]
 # If the sum of the exponentials stops, the probabilities are too large, and so is the output. If the sum of the
 # products stops, the output is too small. If both stop, the errors cancel in part. No output is infinite or NaN, so
-# nothing shows the failure. At 16,384 keys, FP32 in only one of the sums is worse than in none. In both sums it is
-# enough, with FP16 in all other steps.
+# nothing shows the failure. At 16,384 keys, FP32 in none of the sums makes the output wrong by a factor of 2, FP32 in
+# only one of them by a factor of 8 or 4. In both sums it is enough, with FP16 in all other steps.
 #
 # ## What to remember
 #
 # - The shift repairs exp, not the product of query and key. To scale before the product repairs some of these.
 # - A mask is a number of the format: -1e9 is infinity in FP16. A fully masked row with infinities is NaN.
-# - Sums over many keys need an accumulator with more bits than the logarithm of their number. The failure is silent.
+# - Sums over many keys need an accumulator with more bits than the logarithm of their number to base 2. The failure
+#   is silent.
 #
 # Next: [12. Why does INT4 work for inference and not for training?](12_int4_fp8.ipynb)
 

@@ -52,7 +52,8 @@ def table(head, rows):
 # A product of matrices has one row for each image or each token of the batch. A row does not depend on the other rows,
 # so in exact arithmetic the batch size cannot matter. But a library chooses its [kernel](../docs/glossary.md#kernel) by
 # the shape. For few rows it splits the sum over K, to keep all parts of the GPU busy. `fs.library_sum` returns the
-# order that was recorded on an H200, here for FP32 matrices with K = 512 and 128 columns:
+# order that was recorded on an H200, here for matrices in FP32 and in BF16, with K = 512 and 128
+# columns:
 
 # %%
 batches = {}
@@ -161,7 +162,7 @@ for name, values in errors.items():
     ax.loglog(ranks, values, ":" if "partial" in name else "-", lw=2.5, color=plot.colour(cases[name][0]), label=name)
 ax.set_xscale("log", base=2)
 ax.set(xlabel="ranks", ylabel="mean relative error of the sum")
-title = "All-reduce: the error grows with the ranks, unless the sums are FP32"
+title = "All-reduce in 16 or 8 bits: the error grows with the ranks, unless partial sums are FP32"
 ax.set_title(title, loc="left", fontweight="bold", wrap=True)
 ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 ax.grid(alpha=0.25)

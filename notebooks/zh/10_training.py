@@ -47,7 +47,7 @@ _ = plot.use_language("zh")  # 图中的文字用中文
 # %% [markdown]
 # ## 变成零的梯度：损失缩放
 #
-# 这个例子把损失乘以百万分之一。取这个因子，是为了让失败在小网络中也看得见；大网络不用它就有这么小的梯度。学习率按同样的倍数放大，因此在精确算术中什么也没有改变。[策略](../../docs/zh/glossary.md#training-policy)写明各种格式：`fp16` 全部用 FP16 计算，`+masters` 另外用 FP32 保存一份权重，`+scaling` 在反向传播之前把损失乘以 2^16，更新之前再把梯度除以它：
+# 这个例子把损失乘以百万分之一。取这个因子，是为了让失败在小网络中也看得见；大网络不用它就有这么小的梯度。学习率按同样的倍数放大，因此在精确算术中什么也没有改变。[策略](../../docs/zh/glossary.md#training-policy)写明各种格式：`fp16` 全部用 FP16 计算，`+masters` 另外用 FP32 保存一份权重，`+scaling` 在反向传播之前把损失乘以一个因子（这里是 2^16），更新之前再把梯度除以它：
 
 # %%
 small = {"loss_factor": 1e-6, "lr": 2e5, "batch": 64, "epochs": 6}
@@ -66,7 +66,7 @@ Markdown(
     f"FP16 没有小于 **{fs.FP16.smallest_subnormal:.2e}** 的正数，"
     f"绝对值不超过 {half:.2e} 的值都舍入为零。"
     f"不缩放时，**{runs[0].epochs[-1].zeros:.0%}** 的梯度是零，准确率 "
-    f"{runs[0].accuracy:.3f} 与随机猜测无异。BF16 的指数与 FP32 相同，不需要缩放。"
+    f"{runs[0].accuracy:.3f} 几乎不高于随机猜测。BF16 的指数与 FP32 相同，不需要缩放。"
     f"FP32 也有 **{runs[3].epochs[-1].zeros:.0%}** 的零。最后一批有 {images} 幅图像。如果在每一幅中，"
     "权重所连的像素与单元至少有一个为零，它的梯度就恰好是零。"
 )
@@ -106,7 +106,7 @@ Markdown(
 # %% [markdown]
 # ## 被吞没的更新量：主权重
 #
-# 下一组训练没有乘因子，并使用 BF16，它的范围足够大。学习率很小。在 BF16 中，1 的相邻数是 1 + 2^-7 和 1 - 2^-8。更新量不到与相邻数之差的一半，就会被[吞没](../../docs/zh/glossary.md#absorption)：权重加上更新量，舍入后还是原来的权重。
+# 下一组训练没有乘因子，并使用 BF16，它的范围足够大。学习率很小，在这十轮中，FP32 也只能学到带[主权重](../../docs/zh/glossary.md#master-weights)的 BF16 那个程度。在 BF16 中，1 的相邻数是 1 + 2^-7 和 1 - 2^-8。更新量不到与相邻数之差的一半，就会被[吞没](../../docs/zh/glossary.md#absorption)：权重加上更新量，舍入后还是原来的权重。
 
 # %%
 names = ("bf16+masters", "bf16+stochastic", "bf16")
@@ -224,7 +224,7 @@ table(("运算", "例子", "用 FP16", "精确值", "autocast 采用"), rows)
 #
 # - 变成零的梯度，要给损失乘一个因子。BF16 不需要，因为它的指数位多。
 # - 被吞没的更新量，要给存放的权重增加位数，或者采用[随机舍入](../../docs/zh/glossary.md#stochastic-rounding)。乘因子不起作用。
-# - Adam 的矩需要 FP32。在 FP16 中，梯度的平方与 eps 都变成零；在 BF16 中滑动平均停滞。
+# - Adam 的矩用 FP32 最稳妥。在 FP16 中，梯度的平方与 eps 都变成零；在 BF16 中就近舍入时，滑动平均可能停滞。尽管如此，有些方案（例如 DeepSeek-V3）的矩仍用 BF16。
 # - 用 FP32 计算的运算名单，保护会[上溢](../../docs/zh/glossary.md#overflow)的函数和求和。
 # - 在 PyTorch 中，参数和优化器的状态保持 FP32，前向计算放在 `torch.autocast` 之内。`dtype=torch.float16` 时，还要用 `torch.amp.GradScaler` 缩放损失；`dtype=torch.bfloat16` 时不需要。调用 `model.bfloat16()` 之后，小的更新量会被吞没，除非优化器带有[主权重](../../docs/zh/glossary.md#master-weights)，或者采用随机舍入或[补偿求和](../../docs/zh/glossary.md#compensated-summation)。
 #
