@@ -157,3 +157,9 @@ def test_cancelling_inputs_are_strong():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_codes_of_operands_need_a_format_of_their_own():
+    codes = np.zeros((4, 4), np.uint8)
+    with pytest.raises(TypeError, match=r"a has dtype uint8.* fs\.from_codes\(a, 'e4m3'\)"):
+        fs.testing.compare_product(np.zeros((4, 4), np.float32), codes, codes, accumulate="fp32")
