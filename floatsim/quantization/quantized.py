@@ -124,6 +124,12 @@ class NestedScales(NamedTuple):
         return self.quantized.nbits + self.offset.format.bits
 
 
+_MADE_BY = {
+    "scheme": ", such as fs.quantization.as_scheme('mxfp8')", "arithmetic": ", such as fs.FP32",
+    "scales": ", such as fs.from_codes(data, 'e8m0') of bytes, or fs.array(x, 'fp32') of numbers",
+}  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Quantized:
     """Codes of a tensor, the scales of its blocks, and the scheme. `fs.quantize_blocks` makes one.
@@ -191,10 +197,12 @@ class Quantized:
     def __post_init__(self) -> None:
         for name, kind in (("scheme", Scheme), ("scales", FloatArray), ("arithmetic", FloatFormat)):
             if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} must be a {kind.__name__}, not {getattr(self, name)!r:.60}")
+                raise TypeError(f"{name} must be a {kind.__name__}{_MADE_BY[name]}, not {getattr(self, name)!r:.60}")
         for name in ("tensor_scale", "offsets"):
             if not isinstance(getattr(self, name), FloatArray | None):
-                raise TypeError(f"{name} must be a FloatArray or None, not {getattr(self, name)!r:.60}")
+                raise TypeError(
+                    f"{name} must be a FloatArray such as fs.array(x, 'fp32'), or None, not {getattr(self, name)!r:.60}"
+                )
         as_word(self.tensor_scale_rule, "tensor_scale_rule", TENSOR_SCALE_RULES)
         object.__setattr__(self, "codes", _codes_of(self.codes, self.format))
         if self.scales.shape != layout(self.scheme, self.codes.shape).scale_shape:

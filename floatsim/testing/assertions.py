@@ -19,6 +19,7 @@ from floatsim.formats._validation import as_flag, as_index
 from floatsim.formats.rounding import RoundingLike
 from floatsim.testing.bounds.bound_report import BoundReport, check_bound
 from floatsim.testing.bounds.bounds import error_bound
+from floatsim.testing.compare.conversion_faults import Conversion, explain_conversion
 from floatsim.testing.compare.descriptions import brief, neighbours, promoted_units
 from floatsim.testing.compare.faults import explain_product
 from floatsim.testing.compare.input_strength import described, input_strength, matching, not_excluded
@@ -263,9 +264,28 @@ def _explained(product: Product, actual: FloatArray, desired: FloatArray, differ
         found = matching(product, actual, [each for each in descriptions if product.takes(each)])
         if found:
             return f"actual has the bits of {' or '.join(map(brief, found[:3]))}"
-    return explain_product(product, actual, differs) or explain_arrays(
-        actual, desired, differs, roundings=_TRIED
-    )  # fmt: skip
+    return (
+        explain_product(product, actual, differs)
+        or _of_conversion(product, actual, desired, differs)
+        or explain_arrays(actual, desired, differs, roundings=_TRIED)
+    )
+
+
+_OF_RESULT = ("overflow", "ftz", "daz", "tininess")  # keywords of `fs.matmul` and of the conversion of its result
+
+
+def _of_conversion(product: Product, actual: FloatArray, desired: FloatArray, differs: Any) -> str | None:
+    """Return a fault of the conversion of the described sums to the format of the result, or None."""
+    sums, fmt = product.result(), actual.format
+    if sums.format.bits <= fmt.bits or (np.asarray(ulp_distance(actual, desired, equal_nan=True))[differs] > 1).any():
+        return None
+    options = {name: product.options[name] for name in _OF_RESULT if name in product.options}
+    rounding = product.options.get("result_rounding") or product.options.get("rounding")
+    conversion = Conversion(sums, fmt, options if rounding is None else {**options, "rounding": rounding})
+    if not np.array_equal(conversion.result.codes, desired.codes):  # the sum has one rounding, to the result
+        return None
+    fault = explain_conversion(conversion, actual, differs)
+    return None if fault is None else f"the conversion of the sums from {sums.format.name} to {fmt.name}: {fault}"
 
 
 def assert_product(

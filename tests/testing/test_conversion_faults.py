@@ -342,6 +342,14 @@ def test_no_false_name_in_hundreds_of_correct_runs():
     check_corrupted_runs(range(100) if every else range(first, first + 42))
 
 
+def test_codes_alone_name_the_rule():
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    for rule in ("rceil", "ceil"):
+        codes = fs.quantize_blocks(x, "mxfp8", rule=rule).elements
+        why = fs.testing.compare_conversion(codes, x, "mxfp8").explanation
+        assert f"the scales follow rule={rule!r}, not 'floor'" in why
+
+
 # -- arrays without their source ---------------------------------------------------------------------------------------
 
 

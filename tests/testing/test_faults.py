@@ -67,6 +67,40 @@ def test_a_fault_holds_for_the_elements_between_the_mismatches():
     assert explained == [None, "the product of k = 7 is missing"]
 
 
+def test_a_wrong_rounding_of_the_result():
+    """Many sums of FP8 products are midpoints of BF16: ties to away changes about one percent of the results."""
+    a, b = operands(48, 512, 64, "e4m3", kind="normal")
+    options = {"accumulate": "blocked(hopper, 128, fp32)"}
+    sums = fs.matmul(a, b, **options, format="fp32")
+    for kernel, words in (
+        (fs.array(sums, "bf16", rounding="ties_to_away"), "actual has the bits of rounding='ties_to_away'"),
+        (fs.array(sums, "bf16", rounding="toward_zero"), "actual has the bits of rounding='toward_zero'"),
+        (fs.array(fs.convert(sums, "fp16"), "bf16"), "x is first rounded to FP16: two roundings"),
+    ):
+        why = fs.testing.compare_product(kernel, a, b, **options).explanation
+        assert why.startswith(f"the conversion of the sums from FP32 to BF16: {words}")
+    away = fs.array(sums, "bf16", rounding="ties_to_away")
+    options["result_rounding"] = "ties_to_away"
+    assert fs.testing.compare_product(away, a, b, **options).passed
+    why = fs.testing.compare_product(fs.array(sums, "bf16"), a, b, **options).explanation
+    assert why.endswith("actual has the bits of rounding='ties_to_even'")
+
+
+def test_a_relu_is_no_missing_store():
+    a, b = operands(kind="normal", k=64)
+    kernel = np.maximum(np.array(fs.matmul(a, b, accumulate="fp32")), 0)
+    report = fs.testing.compare_product(kernel, a, b, accumulate="fp32")
+    assert report.explanation.startswith("actual is 0 where desired is negative: an activation such as relu")
+
+
+def test_a_missing_tile_ends_at_a_multiple_of_it():
+    """The products before the missing ones are zeros or absorbed: without them the bits are equal, too."""
+    a, b = operands(48, 512, 64, "e4m3")
+    kernel = fs.matmul(a[:, :384], b[:384], accumulate="blocked(hopper, 128, fp32)", format="bf16")
+    report = fs.testing.compare_product(kernel, a, b, accumulate="blocked(hopper, 128, fp32)")
+    assert report.explanation == "the products from k = 384 on are missing: the last 128 of 512"
+
+
 @pytest.mark.parametrize("order", ["pairwise(fp32)", "blocked(fp32, 32, fp32)", "splitk(2, fp32, fp32)", "ampere"])
 def test_a_wrong_order(order):
     a, b = operands()
@@ -123,3 +157,9 @@ def test_cancelling_inputs_are_strong():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_codes_of_operands_need_a_format_of_their_own():
+    codes = np.zeros((4, 4), np.uint8)
+    with pytest.raises(TypeError, match=r"a has dtype uint8.* fs\.from_codes\(a, 'e4m3'\)"):
+        fs.testing.compare_product(np.zeros((4, 4), np.float32), codes, codes, accumulate="fp32")

@@ -554,3 +554,19 @@ def test_bad_input_is_named(call, error, words):
     a, b = np.ones((2, 5), np.float32), np.ones((5, 2), np.float32)
     with pytest.raises(error, match=words):
         call(a, b)
+
+
+@pytest.mark.parametrize(("order", "named"), [([0, 1, 2, 3], True), ([3, 2, 1, 0], False), ([1, 0, 3, 2], False)])
+def test_blocks_in_another_order_are_not_named(order, named):
+    """FP32 adds sums of FP8 products without a rounding on most inputs, and BF16 hides the rest."""
+
+    def kernel(a, b):
+        total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for n in order:
+            k = slice(128 * n, 128 * n + 128)
+            total = total + np.asarray(fs.matmul(a[:, k], b[k], accumulate="hopper", format="fp32"))
+        return fs.array(total, "bf16")
+
+    found = fs.identify(kernel, *fs.testing.hard_inputs((32, 512, 32), "e4m3"), device="h200", other_k=False)
+    assert found.name == ("blocked(hopper, 128, fp32)" if named else None)
+    assert named or found.near[0][0] == "blocked(hopper, 128, fp32)"

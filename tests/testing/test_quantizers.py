@@ -285,6 +285,39 @@ def test_a_wrong_rounding_to_e8m0(rule):
     assert (f"rule={of_scheme[rule]!r}" if rule in of_scheme else f"scale = {rule!r}") in why
 
 
+@pytest.mark.parametrize("mode", ["toward_zero", "toward_positive", "to_odd"])
+def test_nvfp4_with_wrongly_rounded_scales_has_no_name(mode):
+    """Every published quantizer of NVFP4 rounds its scales to nearest."""
+    x = matrix(4)
+    q = fs.quantize_blocks(x, "nvfp4")
+    p = q.tensor_scale.values.astype(F32)
+    quotient = np.abs(blocks_of(x, 16)).max(axis=-1) / (F32(6) * p)
+    scales = fs.array(quotient, "e4m3", rounding=mode, overflow="saturate_finite")
+    t = blocks_of(x, 16) / (scales.values.astype(F32) * p)[..., None]
+    codes = t.reshape(x.shape).clip(-6, 6).astype(ml_dtypes.float4_e2m1fn)
+    wrong = Quantized(codes.view(np.uint8), scales, q.scheme, tensor_scale=q.tensor_scale)
+    found = fs.identify_quantizer(wrong, None, x)
+    assert found.names == () and mode in found.values("scale_rounding")
+    why = fs.testing.compare_conversion(wrong, x, "nvfp4").explanation
+    assert f"scale_rounding = {mode!r}" in why and "TransformerEngine" not in why
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_elements_that_do_not_saturate_have_no_name(signed):
+    """MXFP8 by the rule floor without saturation: elements beyond 448 become NaN, in PyTorch with the sign of x."""
+    x = matrix(5)
+    q = fs.quantize_blocks(x, "mxfp8")
+    t = (blocks_of(x, 32) / q.scales.values.astype(F32)[..., None]).reshape(x.shape)
+    with np.errstate(all="ignore"):
+        codes = t.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    codes[codes & 0x7F == 0x7F] &= 0xFF if signed else 0x7F
+    found = fs.identify_quantizer(codes, q.scales.codes, x, format="e4m3")
+    expected = "overflows to NaN with the sign of x" if signed else "overflows"
+    assert found.names == () and found.clipping == expected
+    why = fs.testing.compare_conversion(Quantized(codes, q.scales, q.scheme), x, "mxfp8").explanation
+    assert f"clipping = {expected!r}" in why and "memory" not in why
+
+
 def test_scales_rounded_after_the_codes():
     x = matrix(2)
     scales = np.abs(blocks_of(x, 128)).max(axis=-1) / F32(7)

@@ -218,11 +218,21 @@ def _compare_blocks(actual: Any, x: BlockConversion) -> Report:
     rule = f"equal codes and scales, against the quantization to {x.scheme.format.name}, rule {x.scheme.rule!r}"
     if not differs.any():
         return report_of(rule, values[1], values[0], differs)
-    fault = explain_blocks(x, desired, found)
+    fault = explain_blocks(x, desired, found, codes_only=not isinstance(actual, Quantized))
     if fault is None or "off by one step" in fault:  # another rule changes the scales by one step, too
         fault = "; or ".join(text for text in (fault, _other_quantizer(x, found)) if text) or None
     why = _why(fault, values[1], values[0], differs)
     return report_of(rule, values[1], values[0], differs, why)
+
+
+_PROPERTIES = (
+    "tensor_scale", "scale", "scale_rounding", "factor", "zero_point", "zero_point_added", "rounding", "clipping",
+)  # fmt: skip
+_USUAL = {
+    "scale_rounding": {"", "ties_to_even"}, "rounding": {"", "ties_to_even"},
+    "clipping": {"", "saturates", "full range"},
+}  # fmt: skip
+"""The values of these properties are named if the usual ones are not among them, also if the data leave several."""
 
 
 def _other_quantizer(x: BlockConversion, found: Quantized) -> str | None:
@@ -233,9 +243,13 @@ def _other_quantizer(x: BlockConversion, found: Quantized) -> str | None:
     if other is None:
         return None
     names = f"{' or '.join(other.names)}: " if other.names else ""
-    properties = ("tensor_scale", "scale", "scale_rounding", "factor", "zero_point", "zero_point_added", "rounding")
-    known = [(name, getattr(other, name)) for name in properties]
-    told = ", ".join(f"{name} = {value!r}" for name, value in known if value)
+    found_values = {name: other.values(name) for name in _PROPERTIES}
+    told = ", ".join(
+        f"{name} = {' or '.join(map(repr, values))}" for name, values in found_values.items()
+        if values != ("",) and (
+            not _USUAL[name] & set(values) if name in _USUAL else len(values) == 1
+        )
+    )  # fmt: skip
     return f"another quantizer: {names}{'; '.join([told, *other.deviations])}"
 
 

@@ -90,6 +90,10 @@ def _faults(elements: Product, terms: NDArray[np.float64], errors: NDArray[np.fl
         distances = np.abs(expected - errors[:, np.newaxis]).max(axis=0)
         return [int(n) for n in np.argsort(distances, kind="stable")[:_BEST]]
 
+    def aligned(ends: list[int]) -> list[int]:
+        """Return the multiples of a larger power of two first: products beside the end of a tile may be zeros."""
+        return sorted(ends, key=lambda n: -(n & -n))
+
     def without(first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         read = np.arange(k)
         cut = np.where((read >= first) & (read < stop), -1, read)
@@ -98,10 +102,12 @@ def _faults(elements: Product, terms: NDArray[np.float64], errors: NDArray[np.fl
     for n in nearest(-terms):
         yield _Fault(f"the product of k = {n} is missing", *without(n, n + 1))
     sums = np.cumsum(np.concatenate([np.zeros((len(terms), 1)), terms], axis=1), axis=1)
-    for n in (n for n in nearest(sums[:, :k] - sums[:, -1:]) if n):  # without all products the result is not written
+    for n in (
+        n for n in aligned(nearest(sums[:, :k] - sums[:, -1:])) if n
+    ):  # without all products the result is not written
         yield _Fault(f"the products from k = {n} on are missing: the last {k - n} of {k}", *without(n, k))
-    for n in (n for n in nearest(-sums[:, 1:]) if n + 1 < k):
-        yield _Fault(f"the first {n + 1} of {k} products are missing", *without(0, n + 1))
+    for n in (n for n in aligned([n + 1 for n in nearest(-sums[:, 1:])]) if n < k):
+        yield _Fault(f"the first {n} of {k} products are missing", *without(0, n))
     for t in (t for t in _TILES if t < k):
         starts = np.arange(0, k, t)
         stops = np.minimum(starts + t, k)

@@ -142,8 +142,12 @@ def _carry(x: Mismatches) -> str | None:
 
 
 def _not_written(x: Mismatches) -> str | None:
-    got, _ = x.values
-    return "actual is 0 there: these elements were not written, or no product was added" if (got == 0).all() else None
+    got, expected = x.values
+    if not (got == 0).all():
+        return None
+    if x.several and (expected < 0).all() and not (np.asarray(x.actual.values) < 0).any():
+        return "actual is 0 where desired is negative: an activation such as relu, or an unsigned format"
+    return "actual is 0 there: these elements were not written, or no product was added"
 
 
 def _saturation(x: Mismatches) -> str | None:
@@ -228,7 +232,7 @@ def _truncated(x: Mismatches) -> str | None:
         return f"every mismatch is 1 ulp {text}"
     return (
         f"every mismatch is 1 ulp {text.partition(':')[0]}, but only {100 * share:.2g} % of the numbers differ: "
-        "a second rounding, through another format"
+        "another rule for ties, or a second rounding, through another format"
     )
 
 

@@ -114,6 +114,10 @@ def product_of(
     ValueError
         If a or b is no matrix, or their inner lengths differ.
     """
+    for name, given in (("a", a), ("b", b)):
+        if isinstance(given, np.ndarray) and given.dtype.kind == "u":  # format= is that of the result
+            raise TypeError(f"{name} has dtype {given.dtype}: it holds codes, not numbers; name their format, as in "
+                            f"fs.from_codes({name}, 'e4m3')")  # fmt: skip
     left, right = as_float_array(a, "a"), as_float_array(b, "b")
     for name, x in (("a", left), ("b", right)):
         if x.ndim < 2:

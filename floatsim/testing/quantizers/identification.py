@@ -155,7 +155,9 @@ class QuantizerIdentification:
         if not self.rows or self.values("scale") == ("no rule",):
             lines += [f"near: {each}" for each in self._near()]
         if not self.rows and self.refused:
-            lines.append("hint: is x the tensor that was quantized, bit for bit?")
+            lines.append(
+                "hint: is x the tensor that was quantized, bit for bit? The two levels of NVFP4 need tensor_scale="
+            )
         return "\n".join([*lines, *self.notes])
 
     __repr__ = __str__

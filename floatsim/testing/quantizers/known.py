@@ -10,12 +10,18 @@ __all__ = ["KNOWN", "Known"]
 
 
 _Blocks: TypeAlias = tuple[tuple[int, int], ...]
+_OF_ALL = {
+    "scale_rounding": ("", "ties_to_even", "nearest of the table"),  # "": the scales were not rounded again
+    "clipping": ("", "saturates", "full range", "symmetric range"),
+}
 
 
 class Known(NamedTuple):
     """A published quantizer: the values of its properties. A property may have several values.
 
     `blocks` are the sides of its blocks, of a matrix or of its transpose; () if it takes any blocks.
+    All published quantizers round their scales to nearest, ties to even, and no element overflows or wraps, unless the
+    properties have other values of `scale_rounding` and `clipping`.
     """
 
     name: str
@@ -25,7 +31,8 @@ class Known(NamedTuple):
     def matches(self, row: Any, grid: Any) -> bool:
         """Return whether a row has these properties, and the grid these blocks."""
         has_blocks = not self.blocks or any(grid.is_block(*sides) for sides in self.blocks)
-        return has_blocks and all(getattr(row, key) in values for key, values in self.properties.items())
+        properties = {**_OF_ALL, **self.properties}
+        return has_blocks and all(getattr(row, key) in values for key, values in properties.items())
 
 
 _EVEN, _FLOATS = ("ties_to_even",), ("E2M1", "E4M3", "E5M2", "E3M2", "E2M3")

@@ -46,6 +46,7 @@ _STEPS = (1 << 10, 1 << 14, 1 << 18)  # elements after which rows that differ ar
 _MODES = ("ties_to_even", "ties_to_away", "toward_zero", "toward_positive", "toward_negative", "to_odd")
 _MOST = 16  # rules of the scales whose codes are computed
 ZERO_SIGNS = ("with the sign of x", "+0 where x is -0", "without sign")
+SIGNED_NAN = "overflows to NaN with the sign of x"
 STORED, UNROUNDED = "as stored", "before the rounding of the scales"
 _NOT_RAISED, _ZEROS = "none", "none: some are zero"
 
@@ -452,7 +453,7 @@ class Search:
                 yield Codes(*first, "", 0, None, name, "", "")
         elif isinstance(fmt, FloatFormat):
             for mode in _MODES:
-                for clipping in ("saturates", *(["overflows"] if fmt.has_infinity or fmt.has_nan else [])):
+                for clipping in self._ends(fmt):
                     for zeros in ZERO_SIGNS:
                         yield Codes(*first, "", 0, None, mode, clipping, zeros)
         else:
@@ -482,6 +483,12 @@ class Search:
                     continue
                 for placement in PLACEMENTS:
                     yield placement, offset, None
+
+    @staticmethod
+    def _ends(fmt: FloatFormat) -> list[str]:
+        """Return what can become of elements beyond the largest number."""
+        signed_nan = [SIGNED_NAN] if fmt.has_nan and not fmt.has_infinity and fmt.sign_mask else []
+        return ["saturates", *(["overflows"] if fmt.has_infinity or fmt.has_nan else []), *signed_nan]
 
     @staticmethod
     def _clippings(fmt: IntegerFormat) -> list[str]:
@@ -532,13 +539,15 @@ class Search:
 
     @staticmethod
     def _float_codes(t: Array, fmt: FloatFormat, variants: dict[Codes, None], check: Any) -> None:
-        policies = {"saturates": "saturate_finite", "overflows": "infinity"}
+        policies = {"saturates": "saturate_finite", "overflows": "infinity", SIGNED_NAN: "infinity"}
         known: dict[tuple[str, str], Array] = {}
         for variant in list(variants):
             key = variant.rounding, variant.clipping
             if key not in known:
                 options: dict[str, Any] = {"rounding": key[0], "overflow": policies[key[1]], "daz": False, "ftz": False}
                 known[key] = np.asarray(encode(t, fmt, **options)).astype(np.int64)
+                if key[1] == SIGNED_NAN:
+                    known[key] |= np.where((known[key] == fmt.canonical_nan) & (t < 0), fmt.sign_mask, 0)
             codes = known[key]
             if variant.zeros != ZERO_SIGNS[0]:
                 unsigned = codes == fmt.sign_mask
