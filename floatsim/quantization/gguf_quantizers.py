@@ -175,9 +175,13 @@ def _again(x: Array, d: Array, low: Array | None, limits: tuple[int, int], codes
 
 
 def _with_minima(
-    nmax: int, top: int, width: int, search: group_fits.Search, magnitudes: bool
+    nmax: int, top: int, width: int, search: group_fits.Search, stored: Callable[[Array, Array], tuple[Array, Array]]
 ) -> Callable[[Rows], tuple[Array, list[Array], Array, Array]]:
-    """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`."""
+    """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`.
+
+    `stored` returns the scales and minima that are read back. They differ if a scale is a byte above `top`.
+    """
+    magnitudes = width == 16
 
     def quantize(rows: Rows) -> tuple[Array, list[Array], Array, Array]:
         x, weights = rows.groups(width)
@@ -203,7 +207,7 @@ def _with_minima(
             low, low_steps = group_fits.positive(minima.reshape(-1, count), top, of_groups)
         halves = _halves(d, low)
         rounded, rounded_low = (_float(half) for half in halves)
-        steps, low_steps = steps.astype(np.uint8), low_steps.astype(np.uint8)
+        steps, low_steps = stored(steps.astype(np.uint8), low_steps.astype(np.uint8))
         group_d = (rounded * steps.astype(np.float32)).ravel()
         group_low = (rounded_low * low_steps.astype(np.float32)).ravel()
         codes = _again(x, group_d, group_low, (0, nmax), codes)
@@ -212,9 +216,27 @@ def _with_minima(
     return quantize
 
 
-_Q2 = _with_minima(3, 15, 16, group_fits.Search(-0.5, 0.1, 15, absolute=True), magnitudes=True)
-_Q4 = _with_minima(15, 63, 32, group_fits.Search(-1.0, 0.1, 20), magnitudes=False)
-_Q5 = _with_minima(31, 63, 32, group_fits.Search(-0.5, 0.1, 15), magnitudes=False)
+def _of_four_bits(scales: Array, minima: Array) -> tuple[Array, Array]:
+    """Return the scales and minima of a byte: ggml adds the high bits of the scale to the minimum."""
+    return scales & 15, (scales >> 4 | minima) & 15
+
+
+def _of_six_bits(scales: Array, minima: Array) -> tuple[Array, Array]:
+    """Return the scales and minima of 12 bytes: ggml adds the high bits of the first four to those of the last four."""
+    first, second = (
+        np.concatenate([of[:, :4] & 63, of[:, 4:] & 15 | ((of[:, :4] >> 6 | of[:, 4:] >> 4) & 3) << 4], axis=1)
+        for of in (scales, minima)
+    )
+    return first, second
+
+
+def _at_most_63(scales: Array, minima: Array) -> tuple[Array, Array]:
+    return np.minimum(scales, 63), np.minimum(minima, 63)
+
+
+_Q2 = _with_minima(3, 15, 16, group_fits.Search(-0.5, 0.1, 15, absolute=True), _of_four_bits)
+_Q4 = _with_minima(15, 63, 32, group_fits.Search(-1.0, 0.1, 20), _of_six_bits)
+_Q5 = _with_minima(31, 63, 32, group_fits.Search(-0.5, 0.1, 15), _at_most_63)
 
 
 def _q2_k(rows: Rows) -> tuple[Array, list[Array]]:
