@@ -370,9 +370,9 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     TypeError
         If x or the weights are no floats.
     ValueError
-        For a shape without whole blocks, for NaN and infinity, for negative weights, for types that are only read, for
-        types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type with a
-        grid: ggml's functions abort there.
+        For a shape without whole blocks, for NaN and infinity in FP32, for negative weights, for types that are only
+        read, for types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type
+        with a grid: ggml's functions abort there.
 
     Notes
     -----
@@ -427,13 +427,16 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     return out.reshape(*numbers.shape[:-1], per_row * kind.nbytes)
 
 
+_ROUNDS_TO_INFINITY = 2.0**128 - 2.0**103  # the tie between the largest FP32 number and 2**128
+
+
 def _numbers(x: Any, argument: str) -> Array:
-    """Return finite float32 numbers."""
+    """Return finite float32 numbers. Numbers that round to infinity are refused, as in `quantize_blocks`."""
     codes, fmt, _ = read_floats(x, argument)
     single = to_format(FloatArray(codes, fmt), FP32) if fmt != FP32 else FloatArray(codes, fmt)
     numbers: Array = np.ascontiguousarray(single.codes).view(np.float32)
-    if not np.isfinite(FloatArray(codes, fmt).values).all():
-        raise ValueError(f"{argument} has NaN or infinity, which no block stands for")
+    if not (np.abs(FloatArray(codes, fmt).values) < _ROUNDS_TO_INFINITY).all():
+        raise ValueError(f"{argument} has NaN or infinity in FP32, which no block stands for")
     return numbers
 
 
