@@ -175,9 +175,13 @@ def _again(x: Array, d: Array, low: Array | None, limits: tuple[int, int], codes
 
 
 def _with_minima(
-    nmax: int, top: int, width: int, search: group_fits.Search, magnitudes: bool
+    nmax: int, top: int, width: int, search: group_fits.Search, stored: Callable[[Array, Array], tuple[Array, Array]]
 ) -> Callable[[Rows], tuple[Array, list[Array], Array, Array]]:
-    """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`."""
+    """Q2_K, Q4_K, Q5_K: codes from 0 to nmax, and scales and minima of groups from 0 to `top`.
+
+    `stored` returns the scales and minima that are read back. They differ if a scale is a byte above `top`.
+    """
+    magnitudes = width == 16
 
     def quantize(rows: Rows) -> tuple[Array, list[Array], Array, Array]:
         x, weights = rows.groups(width)
@@ -203,7 +207,7 @@ def _with_minima(
             low, low_steps = group_fits.positive(minima.reshape(-1, count), top, of_groups)
         halves = _halves(d, low)
         rounded, rounded_low = (_float(half) for half in halves)
-        steps, low_steps = steps.astype(np.uint8), low_steps.astype(np.uint8)
+        steps, low_steps = stored(steps.astype(np.uint8), low_steps.astype(np.uint8))
         group_d = (rounded * steps.astype(np.float32)).ravel()
         group_low = (rounded_low * low_steps.astype(np.float32)).ravel()
         codes = _again(x, group_d, group_low, (0, nmax), codes)
@@ -212,9 +216,27 @@ def _with_minima(
     return quantize
 
 
-_Q2 = _with_minima(3, 15, 16, group_fits.Search(-0.5, 0.1, 15, absolute=True), magnitudes=True)
-_Q4 = _with_minima(15, 63, 32, group_fits.Search(-1.0, 0.1, 20), magnitudes=False)
-_Q5 = _with_minima(31, 63, 32, group_fits.Search(-0.5, 0.1, 15), magnitudes=False)
+def _of_four_bits(scales: Array, minima: Array) -> tuple[Array, Array]:
+    """Return the scales and minima of a byte: ggml adds the high bits of the scale to the minimum."""
+    return scales & 15, (scales >> 4 | minima) & 15
+
+
+def _of_six_bits(scales: Array, minima: Array) -> tuple[Array, Array]:
+    """Return the scales and minima of 12 bytes: ggml adds the high bits of the first four to those of the last four."""
+    first, second = (
+        np.concatenate([of[:, :4] & 63, of[:, 4:] & 15 | ((of[:, :4] >> 6 | of[:, 4:] >> 4) & 3) << 4], axis=1)
+        for of in (scales, minima)
+    )
+    return first, second
+
+
+def _at_most_63(scales: Array, minima: Array) -> tuple[Array, Array]:
+    return np.minimum(scales, 63), np.minimum(minima, 63)
+
+
+_Q2 = _with_minima(3, 15, 16, group_fits.Search(-0.5, 0.1, 15, absolute=True), _of_four_bits)
+_Q4 = _with_minima(15, 63, 32, group_fits.Search(-1.0, 0.1, 20), _of_six_bits)
+_Q5 = _with_minima(31, 63, 32, group_fits.Search(-0.5, 0.1, 15), _at_most_63)
 
 
 def _q2_k(rows: Rows) -> tuple[Array, list[Array]]:
@@ -348,9 +370,9 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     TypeError
         If x or the weights are no floats.
     ValueError
-        For a shape without whole blocks, for NaN and infinity, for negative weights, for types that are only read, for
-        types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type with a
-        grid: ggml's functions abort there.
+        For a shape without whole blocks, for NaN and infinity in FP32, for negative weights, for types that are only
+        read, for types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type
+        with a grid: ggml's functions abort there.
 
     Notes
     -----
@@ -405,13 +427,16 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     return out.reshape(*numbers.shape[:-1], per_row * kind.nbytes)
 
 
+_ROUNDS_TO_INFINITY = 2.0**128 - 2.0**103  # the tie between the largest FP32 number and 2**128
+
+
 def _numbers(x: Any, argument: str) -> Array:
-    """Return finite float32 numbers."""
+    """Return finite float32 numbers. Numbers that round to infinity are refused, as in `quantize_blocks`."""
     codes, fmt, _ = read_floats(x, argument)
     single = to_format(FloatArray(codes, fmt), FP32) if fmt != FP32 else FloatArray(codes, fmt)
     numbers: Array = np.ascontiguousarray(single.codes).view(np.float32)
-    if not np.isfinite(FloatArray(codes, fmt).values).all():
-        raise ValueError(f"{argument} has NaN or infinity, which no block stands for")
+    if not (np.abs(FloatArray(codes, fmt).values) < _ROUNDS_TO_INFINITY).all():
+        raise ValueError(f"{argument} has NaN or infinity in FP32, which no block stands for")
     return numbers
 
 

@@ -19,10 +19,15 @@ _F = np.float32
 _TINY = _F(1e-15)  # GROUP_MAX_EPS of ggml: a group of smaller numbers is a group of zeros
 
 
-def sums(terms: Array) -> Array:
-    """Return the sums along the last axis, in order, each addition rounded to FP32."""
+def _sums_of_terms(terms: Array) -> Array:
+    """Return the sums along the last axis, in order, each addition rounded to FP32. -0 and -0 is -0."""
     total: Array = np.add.accumulate(terms, axis=-1, dtype=np.float32)[..., -1]
     return total
+
+
+def sums(terms: Array) -> Array:
+    """Return the sums along the last axis, in order, from +0, each addition rounded to FP32."""
+    return _sums_of_terms(terms) + _F(0)
 
 
 _MAGIC = _F(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
@@ -33,6 +38,11 @@ def nearest(x: Array) -> Array:
     bits = np.asarray(x + _MAGIC, np.float32).view(np.int32)
     whole: Array = ((bits & 0x7FFFFF) - 0x400000).astype(np.float32)
     return whole
+
+
+def _byte(codes: Array) -> Array:
+    """Return the codes modulo 256: ggml stores them in bytes."""
+    return codes - _F(256) * np.floor(codes / _F(256))
 
 
 def signed_peaks(x: Array) -> Array:
@@ -85,7 +95,7 @@ def _moved(
     """Move single codes while the weighted squared error falls, at most five times each, in place.
 
     `totals` are sum(w * x * code) and sum(w * code * code). Return those after the moves. With `strict`, the sum of
-    squares without the element must be positive, too.
+    squares without the element must be positive, too, and codes are stored in bytes.
     """
     cross, square = totals
     for _ in range(5):
@@ -97,7 +107,7 @@ def _moved(
             able = (rest > 0) & (moved != code) & ((rest_square > 0) if strict else True)
             rest, rest_square = rest + product * moved, rest_square + w * moved * moved
             better = able & (rest_square > 0) & (rest * rest * square > cross * cross * rest_square)
-            codes[:, i] = np.where(better, moved, code)
+            codes[:, i] = np.where(better, _byte(moved) if strict else moved, code)
             cross, square = np.where(better, rest, cross), np.where(better, rest_square, square)
             changed = changed or bool(better.any())
         if not changed:
@@ -118,12 +128,16 @@ def refined(x: Array, nmax: int) -> tuple[Array, Array]:
 
 
 def positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
-    """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups."""
+    """Return a scale and codes, from 0 to nmax, for numbers that are not negative: the scales of groups.
+
+    A scale can be negative, if large weights move the minimum beyond the largest element. ggml stores the code of a
+    negative number modulo 256: the sums begin with the code, and the first error and the moves have the stored byte.
+    """
     peak = _largest(x)
 
     def error(inverse: Array, top: int | None) -> Array:
         codes = nearest(inverse * x)
-        codes = codes if top is None else np.minimum(codes, top)
+        codes = _byte(codes) if top is None else np.minimum(codes, top)
         rest = x - (_F(1) / inverse) * codes
         return sums(weights * rest * rest)
 
@@ -137,6 +151,7 @@ def positive(x: Array, nmax: int, weights: Array) -> tuple[Array, Array]:
         inverse = np.where(better[:, None], other, inverse)
     codes = np.minimum(nearest(inverse * x), nmax)
     totals = sums(weights * x * codes), sums(weights * codes * codes)
+    codes = _byte(codes)
     cross, square = _moved(x, weights, codes, totals, (-(1 << 24), nmax), strict=True)
     zero = peak[:, 0] < _TINY
     scale = np.where(square > 0, cross / square, _F(0))
@@ -156,7 +171,7 @@ class Search(NamedTuple):
 def affine(x: Array, nmax: int, weights: Array, search: Search) -> tuple[Array, Array, Array]:
     """Return scales, minima (their negatives) and codes, from 0 to nmax, of the best weighted fit."""
     low, high = (end[:, 0] for end in ends(x))
-    whole, moment = sums(weights), sums(weights * x)
+    whole, moment = _sums_of_terms(weights), _sums_of_terms(weights * x)  # ggml begins with the first term
     low = np.where(low > 0, _F(0), low)
     flat = high <= low
 
@@ -171,7 +186,7 @@ def affine(x: Array, nmax: int, weights: Array, search: Search) -> tuple[Array, 
     for k in range(search.steps + 1):
         inverse = (_F(search.first) + _F(search.step) * _F(k) + _F(nmax)) / (high - low)
         scaled = inverse[:, None] * (x - low[:, None])
-        other = np.where(scaled > 0, nearest(np.minimum(scaled, _F(nmax))), _F(0))
+        other = np.clip(nearest(scaled), 0, nmax)
         weighted = weights * other
         first, second, cross = sums(weighted), sums(weighted * other), sums(weighted * x)
         determinant = whole * second - first * first

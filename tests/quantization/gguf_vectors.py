@@ -51,10 +51,16 @@ def random_matrix(rows: int = 24, seed: int = 0, width: int = 1024) -> tuple[np.
 
 
 def cases(name: str, weights: np.ndarray) -> list[np.ndarray | None]:
-    """No weights, if the type allows it; the weights; and weights with groups of zeros and a range of 10**12."""
+    """No weights, if the type allows it; the weights; and weights that are hard to fit.
+
+    These are weights with groups of zeros and a range of 10**12; a few large ones, which make scales of groups
+    negative; and tiny ones, whose products are zeros of both signs.
+    """
     columns = np.arange(len(weights))
     sparse = np.where((columns % 3 == 0) & (columns // 32 % 5 > 0), weights * weights * np.float32(1e-6), np.float32(0))
-    return ([] if name in NEED_WEIGHTS else [None]) + [weights, sparse.astype(np.float32)]
+    few = [np.where(columns % 37 == 0, np.float32(1e6), np.float32(other)) for other in (1e-6, 1e-3)]
+    hard = [each.astype(np.float32) for each in (sparse, *few, weights * np.float32(1e-41))]
+    return ([] if name in NEED_WEIGHTS else [None]) + [weights, *hard]
 
 
 def digest(values: np.ndarray) -> str:

@@ -104,6 +104,8 @@ def test_other_formats_and_shapes():
         (np.float32(1), "q4_0", None, "whole blocks of 32"),
         (np.full(32, np.nan), "q4_0", None, "x has NaN or infinity"),
         (np.full(32, np.inf), "q4_0", None, "x has NaN or infinity"),
+        (np.full(32, 2.0**128 - 2.0**103), "q4_0", None, "x has NaN or infinity in FP32"),
+        (np.zeros(32), "q4_0", np.full(32, 1e300), "weights has NaN or infinity in FP32"),
         (np.zeros(32), "q4_9", None, "unknown type 'q4_9'"),
         (np.zeros(256), "q8_k", None, "type='Q8_K' is only read; .*known are"),
         (np.zeros(256), "iq2_xs", None, r"type='IQ2_XS' needs weights, an array \(256,\)"),

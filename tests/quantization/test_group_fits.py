@@ -44,7 +44,10 @@ def test_kernels_equal_the_reference(width, count):
     x, weights = hard_groups(width, count)
     scales = np.abs(x)
     scales[20:30, width // 2] = np.nan  # groups whose squares overflow have such a scale
-    scales[30:, 0] *= -1
+    scales[30:, 0] *= -1  # their codes are bytes
+    scales[31:40, -1] *= -5  # -5 * 63 is below -256
+    weights[40:60] = np.where(np.arange(width) == 3, np.float32(1e6), np.float32(1e-3))
+    x[40:60] -= 5  # the minimum moves beyond the largest element, and codes beyond 2**22
     with np.errstate(all="ignore"):
         for nmax, search in zip((31, 15, 3), SEARCHES, strict=True):
             assert_equal(group_fits.affine(x, nmax, weights, search), reference.affine(x, nmax, weights, search))
@@ -54,6 +57,24 @@ def test_kernels_equal_the_reference(width, count):
         for nmax in (15, 63):
             assert_equal(group_fits.positive(scales, nmax, weights), reference.positive(scales, nmax, weights))
         assert_equal(group_fits.refined(x, 4), reference.refined(x, 4))
+
+
+def test_codes_are_bytes():
+    """ggml keeps the codes of scales in bytes: -1 is 255, and 255 enters the first error and the moves."""
+    x, weights = np.float32([[1, -0.02, 0.5, 0.25]]), np.ones((1, 4), np.float32)
+    for fit in (group_fits.positive, reference.positive):
+        scales, codes = fit(x, 63, weights)
+        assert codes.tolist() == [[63, 255, 32, 16]]
+        assert scales[0] == np.float32(0.01581333391368389)  # the result of make_qp_quants, compiled
+
+
+def test_zeros_of_sums():
+    """ggml's sums begin with +0: products that underflow to -0 have the sum +0."""
+    x, weights = np.float32([[1, -0.5, 0.25, -0.25]]) * np.float32(1e-7), np.full((1, 4), 1e-43, np.float32)
+    for fit in (group_fits.symmetric, reference.symmetric):
+        (scale,), _ = fit(x, 8, weights)
+        assert scale == 0
+        assert not np.signbit(scale)
 
 
 def test_no_groups_and_wide_groups():

@@ -21,9 +21,10 @@ WIDEST = 32
 """The most elements of a group."""
 
 _MAGIC = np.float32(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
+_BYTE = np.float32(8388608)  # 2**23: its last eight bits are those of a byte
 _0, _1 = np.float32(0), np.float32(1)
 _TENTH = np.float32(0.1)
-_EMPTY = np.float32(-0.0)  # an empty sum: with it, the sum of one term is the term, -0 included
+_EMPTY = np.float32(-0.0)  # an empty sum of those that ggml begins with the first term, which can be -0
 _TINY = np.float32(1e-15)  # a group of smaller numbers is a group of zeros
 
 X, W, CODES, BEST_CODES, NUMBERS = range(5)
@@ -36,6 +37,12 @@ def nearest(x):
     """The nearest integer, ties to even, as ggml's nearest_int: beyond +-2**22 the bits of a sum, NaN is 0."""
     bits = bits_from_float(x + _MAGIC) & np.uint32(0x7FFFFF) | np.uint32(0x4B000000)
     return as_float(np.uint32(bits)) - _MAGIC
+
+
+@inline
+def byte(code):
+    """The code modulo 256: ggml stores it in a byte. Codes are whole numbers from -2**22 to 2**22."""
+    return as_float(np.uint32(bits_from_float(code + _MAGIC) & np.uint32(0xFF) | np.uint32(0x4B000000))) - _BYTE
 
 
 @inline
@@ -83,8 +90,8 @@ def store(t, plane, first, offset, signed, scales, codes):
 @inline
 def attempt(t, width, low, high):
     """Write the codes for the inverse scales, from `low` to `high`, and the sums of w x code and w code code."""
-    set_row(t, CROSS, _EMPTY)
-    set_row(t, SQUARE, _EMPTY)
+    set_row(t, CROSS, _0)
+    set_row(t, SQUARE, _0)
     for i in range(width):
         for lane in range(LANES):
             x, w = t[X, i, lane], t[W, i, lane]
@@ -138,7 +145,7 @@ def symmetric(x, weights, nmax, scales, codes):
 def move(t, width, low, high, strict):
     """Move single codes while the weighted squared error falls, at most five times each.
 
-    With `strict`, the sum of squares without the element must be positive, too.
+    With `strict`, the sum of squares without the element must be positive, too, and codes are stored in bytes.
     """
     for _ in range(5):
         set_row(t, CHOSEN, _0)
@@ -151,7 +158,7 @@ def move(t, width, low, high, strict):
                 able = rest > 0 and moved != code and (not strict or rest_square > 0)
                 rest, rest_square = rest + w * x * moved, rest_square + w * moved * moved
                 better = able and rest_square > 0 and rest * rest * square > cross * cross * rest_square
-                t[CODES, i, lane] = moved if better else code
+                t[CODES, i, lane] = (byte(moved) if strict else moved) if better else code
                 t[NUMBERS, CROSS, lane] = rest if better else cross
                 t[NUMBERS, SQUARE, lane] = rest_square if better else square
                 t[NUMBERS, CHOSEN, lane] = _1 if better else t[NUMBERS, CHOSEN, lane]
@@ -184,21 +191,25 @@ def refined(x, nmax, scales, codes):
 
 
 @inline
-def error_of_positive(t, width, inverse, top):
-    """Write the sums of w (x - code / inverse)**2; codes are at most `top`."""
+def error_of_positive(t, width, inverse, top, stored):
+    """Write the sums of w (x - code / inverse)**2; codes are at most `top`, and in bytes if `stored`."""
     for lane in range(LANES):
         t[NUMBERS, NEW_SCALE, lane] = _1 / t[NUMBERS, inverse, lane]
-    set_row(t, ERROR, _EMPTY)
+    set_row(t, ERROR, _0)
     for i in range(width):
         for lane in range(LANES):
             code = min(nearest(t[NUMBERS, inverse, lane] * t[X, i, lane]), top)
+            code = byte(code) if stored else code
             rest = t[X, i, lane] - t[NUMBERS, NEW_SCALE, lane] * code
             t[NUMBERS, ERROR, lane] += t[W, i, lane] * rest * rest
 
 
 @kernel
 def positive(x, weights, nmax, scales, codes):
-    """Write a scale and codes, at most nmax, for numbers that are not negative: the scales of groups."""
+    """Write a scale and codes, at most nmax, for numbers that are not negative: the scales of groups.
+
+    Negative numbers have codes modulo 256.
+    """
     width = x.shape[1]
     t = np.empty((5, WIDEST, LANES), np.float32)
     lowest = np.float32(-(1 << 24))  # below all codes
@@ -212,7 +223,7 @@ def positive(x, weights, nmax, scales, codes):
                 t[NUMBERS, PEAK, lane] = peak if peak > t[X, i, lane] else t[X, i, lane]  # ggml's MAX: NaN is replaced
         for lane in range(LANES):
             t[NUMBERS, INVERSE, lane] = nmax / t[NUMBERS, PEAK, lane]
-        error_of_positive(t, width, INVERSE, -lowest)
+        error_of_positive(t, width, INVERSE, -lowest, True)
         for lane in range(LANES):
             t[NUMBERS, BEST, lane] = t[NUMBERS, ERROR, lane]
         for step in range(-4, 5):
@@ -220,12 +231,15 @@ def positive(x, weights, nmax, scales, codes):
                 top = _TENTH * np.float32(step) + nmax
                 for lane in range(LANES):
                     t[NUMBERS, SUM, lane] = top / t[NUMBERS, PEAK, lane]
-                error_of_positive(t, width, SUM, nmax)
+                error_of_positive(t, width, SUM, nmax, False)
                 for lane in range(LANES):
                     better = t[NUMBERS, ERROR, lane] < t[NUMBERS, BEST, lane]
                     t[NUMBERS, BEST, lane] = t[NUMBERS, ERROR, lane] if better else t[NUMBERS, BEST, lane]
                     t[NUMBERS, INVERSE, lane] = t[NUMBERS, SUM, lane] if better else t[NUMBERS, INVERSE, lane]
         attempt(t, width, lowest, nmax)
+        for i in range(width):
+            for lane in range(LANES):
+                t[CODES, i, lane] = byte(t[CODES, i, lane])
         move(t, width, lowest, nmax, True)
         store(t, CODES, first, _0, False, scales, codes)
 
@@ -236,7 +250,7 @@ def positive(x, weights, nmax, scales, codes):
 @inline
 def error_of_affine(t, width, plane, scale, low, absolute):
     """Write the sums of the weighted errors of scale * code + low, squared or absolute."""
-    set_row(t, ERROR, _EMPTY)
+    set_row(t, ERROR, _0)
     for i in range(width):
         for lane in range(LANES):
             rest = t[NUMBERS, scale, lane] * t[plane, i, lane] + t[NUMBERS, low, lane] - t[X, i, lane]
@@ -283,13 +297,13 @@ def affine(x, weights, nmax, start, step, steps, absolute, scales, minima, codes
             top = start + step * np.float32(k) + nmax
             for lane in range(LANES):
                 t[NUMBERS, INVERSE, lane] = top / (t[NUMBERS, HIGH, lane] - t[NUMBERS, LOW, lane])
-            set_row(t, SUM, _EMPTY)
-            set_row(t, SQUARE, _EMPTY)
-            set_row(t, CROSS, _EMPTY)
+            set_row(t, SUM, _0)
+            set_row(t, SQUARE, _0)
+            set_row(t, CROSS, _0)
             for i in range(width):
                 for lane in range(LANES):
                     scaled = t[NUMBERS, INVERSE, lane] * (t[X, i, lane] - t[NUMBERS, LOW, lane])
-                    code = nearest(min(scaled, nmax)) if scaled > 0 else _0
+                    code = min(max(nearest(scaled), _0), nmax)
                     weighted = t[W, i, lane] * code
                     t[CODES, i, lane] = code
                     t[NUMBERS, SUM, lane] += weighted
