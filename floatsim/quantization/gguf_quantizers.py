@@ -372,7 +372,7 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
     ValueError
         For a shape without whole blocks, for NaN and infinity in FP32, for negative weights, for types that are only
         read, for types that need weights without these, and if the weighted squares of numbers overflow FP32 in a type
-        with a grid: ggml's functions abort there.
+        with a grid: no point has a finite error, and ggml aborts or writes some block.
 
     Notes
     -----
@@ -420,8 +420,8 @@ def to_gguf(x: Any, type: GgufType | str, *, weights: Any = None) -> Array:
                 blocks = _blocks(part, importance if quantizer.weighted else None, kind, quantizer)
         except OverflowError:
             raise ValueError(
-                f"x has rows from {start} on whose weighted squares overflow FP32: ggml aborts ({kind.name}); "
-                "scale x or the weights down"
+                f"x has rows from {start} on whose weighted squares overflow FP32, so that no point of {kind.name} "
+                "has a finite error; scale x or the weights down"
             ) from None
         out[start * per_row : start * per_row + len(blocks)] = blocks
     return out.reshape(*numbers.shape[:-1], per_row * kind.nbytes)
