@@ -28,6 +28,30 @@ def test_operands_have_the_formats_and_the_seed(kind, fmt):
     assert not all(np.array_equal(x.view(np.uint8), y.view(np.uint8)) for x, y in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("fmt", ["e4m3", "e5m2", "e2m1", "fp16", "bf16", "fp32"])
+def test_the_middle_quarters_cancel(fmt):
+    a, b = values((24, 102, 20), fmt, "cancelling_parts", result="bf16")
+    quarters = [slice(n * 25, n * 25 + 25) for n in range(4)]
+    sums = [a[:, quarter] @ b[quarter] for quarter in quarters]
+    assert np.array_equal(sums[1], -sums[2])
+    assert a[:, 100:].any() and b[100:].any()
+    with pytest.raises(ValueError, match="needs four products"):
+        fs.testing.hard_inputs((4, 3, 4), fmt, "cancelling_parts")
+
+
+@pytest.mark.parametrize("order", [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1]])
+def test_an_order_of_blocks_shows(order):
+    """FP32 adds blocks of FP8 products without a rounding on most inputs, and BF16 hides the rest."""
+    inputs = fs.testing.hard_inputs((16, 512, 16), "e4m3", "cancelling_parts", result="bf16")
+    a, b = (fs.array(x, "e4m3") for x in inputs)
+    total = np.zeros((16, 16), np.float32)
+    for n in order:
+        k = slice(128 * n, 128 * n + 128)
+        total = total + np.asarray(fs.matmul(a[:, k], b[k], accumulate="hopper", format="fp32"))
+    with pytest.raises(AssertionError):
+        fs.testing.assert_product(fs.array(total, "bf16"), a, b, accumulate="blocked(hopper, 128, fp32)")
+
+
 @pytest.mark.parametrize("result", ["bf16", "fp16", "fp32"])
 @pytest.mark.parametrize("k", [8, 96, 1000])
 def test_integers_are_exact_in_every_order(result, k):

@@ -51,7 +51,6 @@ __all__ = ["Identification", "Region", "identify"]
 _ELEMENTS = 48  # elements of each experiment that all candidates are compared with
 _KINDS = ("cancelling", "normal", "subnormal", "flushed")
 _LIMITS = {"overflow": "sums that overflow", "special": "infinities and NaNs", "zeros": "products that are all -0"}
-_PARTS = 4  # quarters of K, two of which cancel
 _CONFIRMED = 4096  # elements of each trial that a candidate is compared with before it is named
 _TRIALS = 4  # calls of the kernel for each kind of trial, if its results are small
 _SEPARATING: tuple[tuple[str, FloatFormat], ...] = (
@@ -749,27 +748,6 @@ def _limit(kernel: _Kernel, kind: str, seed: int) -> Iterator[tuple[Product, Flo
         yield product, kernel(product)
 
 
-def _cancelling_parts(kernel: _Kernel, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return operands whose second and third quarter of K have large sums that cancel, and the rest small ones.
-
-    A sum of parts in order returns the last quarter; the first is absorbed. Other orders of the parts return others.
-    """
-    m, k, n = kernel.shape
-    rng, width = np.random.default_rng(seed), k // _PARTS
-    second, third = slice(width, 2 * width), slice(2 * width, 3 * width)
-    found = []
-    for shape, fmt, axis in (((m, k), kernel.a, 1), ((k, n), kernel.b, 0)):
-        small = max(2.0**-5, fmt.smallest_normal)
-        large = 8.0 if fmt == FP16 else min(256.0, fmt.max / 2)  # an accumulator of FP16 must not overflow
-        x = rng.uniform(1, 1.75, shape) * rng.choice([-1.0, 1.0], shape)
-        x = np.moveaxis(x, axis, 0)  # a view
-        x[:width], x[3 * width :] = x[:width] * small, x[3 * width :] * small
-        x[second] *= large
-        x[third] = x[second] * (-1 if axis else 1)
-        found.append(np.moveaxis(x, 0, axis))
-    return found[0], found[1]
-
-
 def _to_the_limits(
     names: tuple[str, ...], limits: Sequence[_Limit], where: Any = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -800,7 +778,7 @@ def _calls(kernel: _Kernel) -> int:
 def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Product, FloatArray]]:
     """Return further products and the kernel's results for them."""
     found = []
-    for kind, accumulator in (("double_rounding", FP32), ("cancelling", FP64)):
+    for kind, accumulator in (("double_rounding", FP32), ("cancelling", FP64), ("cancelling_parts", FP32)):
         wanted: dict[str, Any] = {"kind": kind, "accumulator": accumulator, "result": result}
         for step in range(_calls(kernel)):
             try:
@@ -809,9 +787,6 @@ def _trials(kernel: _Kernel, result: FloatFormat, seed: int) -> list[tuple[Produ
                 break
             product = kernel.product(inputs.a, inputs.b, seed + step)
             found.append((product, kernel(product)))
-    if kernel.shape[1] >= _PARTS and kernel.a.signed and kernel.b.signed:
-        product = kernel.product(*_cancelling_parts(kernel, seed), seed)
-        found.append((product, kernel(product)))
     return found
 
 

@@ -106,6 +106,25 @@ def _cancelling(case: _Case) -> tuple[Numbers, Numbers]:
     return a, b
 
 
+def _cancelling_parts(case: _Case) -> tuple[Numbers, Numbers]:
+    """The second and third quarter of K have large sums that cancel.
+
+    A sum of the quarters in order absorbs the first and returns the last. Other orders of the parts return others.
+    """
+    width = case.k // 4
+    if width == 0:
+        raise ValueError(f"K = {case.k} is too short: kind='cancelling_parts' needs four products")
+    second, third = slice(width, 2 * width), slice(2 * width, 3 * width)
+    top = case.highest - 2
+    exponents = np.full(case.k, max(case.lowest, top - case.accumulator.precision - 2))
+    exponents[width : 3 * width] = top
+    left, right = case.factors(exponents)
+    a = case.significands(case.a, case.m, case.k) * left
+    b = case.significands(case.b, case.k, case.n) * right[:, np.newaxis]
+    a[:, third], b[third] = -a[:, second], b[second]
+    return a, b
+
+
 def _integers(case: _Case) -> tuple[Numbers, Numbers]:
     """Integers whose sums of magnitudes every accumulator and the result hold exactly."""
     most = 1 << min(case.accumulator.precision, case.result.precision)
@@ -250,7 +269,7 @@ def _saturation(case: _Case) -> tuple[Numbers, Numbers]:
 KINDS: dict[str, Callable[[_Case], tuple[Numbers, Numbers]]] = {
     "normal": _normal, "cancelling": _cancelling, "integers": _integers, "one_k": _one_k, "subnormal": _subnormal,
     "overflow": _overflow, "saturation": _saturation, "special": _special, "double_rounding": _double_rounding,
-    "ties": _ties, "flushed": _flushed,
+    "ties": _ties, "flushed": _flushed, "cancelling_parts": _cancelling_parts,
 }  # fmt: skip
 """The kinds of inputs, by name."""
 
@@ -271,6 +290,8 @@ def hard_inputs(
         - "normal": normal(0, 1) numbers.
         - "cancelling": large products cancel, and rounding errors remain. Different orders and widths give different
           bits, in a result of few bits too.
+        - "cancelling_parts": the second and third quarter of K cancel. They show the order in which a kernel adds parts
+          of K.
         - "integers": all sums are exact, in every order. A difference is a bug, not a rounding.
         - "one_k": each result is one product. A k that is dropped or misread shows.
         - "subnormal": subnormal operands, and sums that are subnormal in the result.
