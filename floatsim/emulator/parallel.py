@@ -16,7 +16,7 @@ from floatsim_kernels.runtime import cpu
 from floatsim.emulator.compile_notice import watched
 from floatsim.formats._validation import as_index
 
-__all__ = ["call", "get_num_threads", "run", "set_num_threads"]
+__all__ = ["call", "get_num_threads", "run", "run_rows", "set_num_threads"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,13 @@ def run(pieces: Sequence[T], work: Callable[[T], None], threads: int, title: str
         _ThreadPool(pieces, work, progress).run(min(threads, len(pieces)), leave)
     finally:
         progress.close()
+
+
+def run_rows(rows: int, step: int, work: Callable[[slice], None], threads: int, title: str) -> None:
+    """Call `work` on slices of `step` rows, on several threads, as `run` does. Without rows nothing is called."""
+    pieces = [slice(start, min(rows, start + step)) for start in range(0, rows, step)]
+    if pieces:
+        run(pieces, work, threads, title)
 
 
 class _ThreadPool:

@@ -560,10 +560,8 @@ _PACKED_PIECE = 1 << 18  # elements
 
 def _in_rows(title: str, rows: int, width: int, work: Callable[[slice], None]) -> None:
     """Call `work` on slices of rows of `width` elements, on all threads if there are many elements."""
-    step = max(1, _PACKED_PIECE // width)
-    slices = [slice(start, min(rows, start + step)) for start in range(0, rows, step)]
-    if slices:
-        parallel.run(slices, work, parallel.get_num_threads() if rows * width > _WORTH_THREADS else 1, title)
+    threads = parallel.get_num_threads() if rows * width > _WORTH_THREADS else 1
+    parallel.run_rows(rows, max(1, _PACKED_PIECE // width), work, threads, title)
 
 
 _WHOLE_BYTES = np.array([[byte >> j & 1 for j in range(8)] for byte in range(256)], np.uint8)

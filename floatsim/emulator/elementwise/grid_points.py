@@ -47,16 +47,13 @@ class Neighbours(NamedTuple):
 
 def _in_pieces(blocks: int, size: int, work: Callable[[slice], int]) -> None:
     """Call `work` on slices of blocks, on all threads. It returns 0 or the number of a block that it cannot fit."""
-    step = max(1, _PIECE * 256 // size)
-    slices = [slice(start, min(blocks, start + step)) for start in range(0, blocks, step)]
 
     def checked(part: slice) -> None:
         failed = work(part)
         if failed:
             raise OverflowError(f"block {part.start + failed - 1} has no point with a finite error")
 
-    if slices:
-        parallel.run(slices, checked, parallel.get_num_threads(), "quantize")
+    parallel.run_rows(blocks, max(1, _PIECE * 256 // size), checked, parallel.get_num_threads(), "quantize")
 
 
 def _of(weights: Array | None, part: slice) -> Array:

@@ -38,10 +38,7 @@ def _fitted(groups: Array, weights: Array | None, scales: int, fit: Callable[...
     def work(part: slice) -> None:
         fit([each[part] for each in operands], [each[part] for each in out])
 
-    step = _PIECE // width
-    pieces = [slice(start, min(count, start + step)) for start in range(0, count, step)]
-    if pieces:
-        parallel.run(pieces, work, parallel.get_num_threads(), "quantize")
+    parallel.run_rows(count, _PIECE // width, work, parallel.get_num_threads(), "quantize")
     return out
 
 

@@ -102,11 +102,10 @@ def _faults(elements: Product, terms: NDArray[np.float64], errors: NDArray[np.fl
     for n in nearest(-terms):
         yield _Fault(f"the product of k = {n} is missing", *without(n, n + 1))
     sums = np.cumsum(np.concatenate([np.zeros((len(terms), 1)), terms], axis=1), axis=1)
-    for n in (
-        n for n in aligned(nearest(sums[:, :k] - sums[:, -1:])) if n
-    ):  # without all products the result is not written
+    ends = nearest(sums[:, :k] - sums[:, -1:])
+    for n in aligned([n for n in ends if n > 0]):  # without all products the result is not written
         yield _Fault(f"the products from k = {n} on are missing: the last {k - n} of {k}", *without(n, k))
-    for n in (n for n in aligned([n + 1 for n in nearest(-sums[:, 1:])]) if n < k):
+    for n in aligned([n + 1 for n in nearest(-sums[:, 1:]) if n + 1 < k]):
         yield _Fault(f"the first {n} of {k} products are missing", *without(0, n))
     for t in (t for t in _TILES if t < k):
         starts = np.arange(0, k, t)

@@ -15,17 +15,16 @@ import numpy as np
 
 from ..runtime.intrinsics import as_float, bits_from_float
 from ..runtime.jit import inline, kernel
+from .grids import MAGIC, TINY, nearest_bits
 
 LANES = 32
 WIDEST = 32
 """The most elements of a group."""
 
-_MAGIC = np.float32(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
 _BYTE = np.float32(8388608)  # 2**23: its last eight bits are those of a byte
 _0, _1 = np.float32(0), np.float32(1)
 _TENTH = np.float32(0.1)
 _EMPTY = np.float32(-0.0)  # an empty sum of those that ggml begins with the first term, which can be -0
-_TINY = np.float32(1e-15)  # a group of smaller numbers is a group of zeros
 
 X, W, CODES, BEST_CODES, NUMBERS = range(5)
 PEAK, INVERSE, CROSS, SQUARE, SCALE, BEST, CHOSEN = range(7)
@@ -34,15 +33,14 @@ LOW, HIGH, FLAT, WHOLE, MOMENT, SUM, DETERMINANT, NEW_SCALE, NEW_LOW, ERROR = ra
 
 @inline
 def nearest(x):
-    """The nearest integer, ties to even, as ggml's nearest_int: beyond +-2**22 the bits of a sum, NaN is 0."""
-    bits = bits_from_float(x + _MAGIC) & np.uint32(0x7FFFFF) | np.uint32(0x4B000000)
-    return as_float(np.uint32(bits)) - _MAGIC
+    """The nearest integer as float32, by `nearest_bits`: as an integer it could not be in a vector without AVX-512."""
+    return as_float(np.uint32(nearest_bits(x) | np.uint32(0x4B000000))) - MAGIC
 
 
 @inline
 def byte(code):
     """The code modulo 256: ggml stores it in a byte. Codes are whole numbers from -2**22 to 2**22."""
-    return as_float(np.uint32(bits_from_float(code + _MAGIC) & np.uint32(0xFF) | np.uint32(0x4B000000))) - _BYTE
+    return as_float(np.uint32(bits_from_float(code + MAGIC) & np.uint32(0xFF) | np.uint32(0x4B000000))) - _BYTE
 
 
 @inline
@@ -78,7 +76,7 @@ def store(t, plane, first, offset, signed, scales, codes):
     """
     for lane in range(min(LANES, scales.size - first)):
         peak = t[NUMBERS, PEAK, lane]
-        zero = (abs(peak) if signed else peak) < _TINY
+        zero = (abs(peak) if signed else peak) < TINY
         scales[first + lane] = _0 if zero else t[NUMBERS, SCALE, lane]
         for i in range(codes.shape[1]):
             codes[first + lane, i] = _0 if zero else t[plane, i, lane] + offset

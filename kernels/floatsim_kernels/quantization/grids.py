@@ -13,10 +13,10 @@ import numpy as np
 from ..runtime.intrinsics import bits_from_float
 from ..runtime.jit import inline, kernel
 
-_MAGIC = np.float32(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
+MAGIC = np.float32(12582912)  # 1.5 * 2**23: the last bit of a sum with it is a unit
 _0, _1, _2, _HALF, _QUARTER = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5), np.float32(0.25)
 _MAX = np.finfo(np.float32).max
-_TINY = np.float32(1e-15)
+TINY = np.float32(1e-15)  # GROUP_MAX_EPS of ggml: a group of smaller numbers is a group of zeros
 
 SQUARES, SQUARES_AND_MEAN = 1, 2
 """Weights of elements without an importance matrix: x * x, and that plus half of the mean square."""
@@ -51,9 +51,15 @@ class Rule(NamedTuple):
 
 
 @inline
+def nearest_bits(x):
+    """The nearest integer plus 2**22, ties to even, as ggml's nearest_int: beyond that the bits of a sum. NaN is 0."""
+    return bits_from_float(x + MAGIC) & np.uint32(0x7FFFFF)
+
+
+@inline
 def nearest(x):
-    """The nearest integer, ties to even, as ggml's nearest_int: beyond +-2**22 the bits of a sum, NaN is 0."""
-    return (np.int64(bits_from_float(x + _MAGIC)) & 0x7FFFFF) - 0x400000
+    """The nearest integer, by `nearest_bits`."""
+    return np.int64(nearest_bits(x)) - 0x400000
 
 
 @inline
@@ -82,7 +88,7 @@ def fitted_scale(x, w, largest, codes):
     """The scale of the best fit of 4 * x / largest by integers (ggml's make_qp_quants). Codes wrap as bytes do."""
     n = x.size
     top = np.float32(4)
-    if largest < _TINY:
+    if largest < TINY:
         return _0
     inverse = top / largest
     best, scale = _0, _1 / inverse
@@ -543,7 +549,7 @@ def fit_entries(x, weights, bounds, values, tries, codes, steps, scales):
                 if abs(value) > largest:
                     largest, peak = abs(value), value
             found_scales[g] = _0
-            if largest < _TINY:
+            if largest < TINY:
                 continue
             cross, square = sums_of_entries(xs, w, _1 / (-peak / values[0]), bounds, values, counts)
             d = cross / square if square > 0 else _0
